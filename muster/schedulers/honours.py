@@ -15,6 +15,8 @@ PRIORITY = "priority"
 DEADLINE = "deadline"
 SIZES = "sizes"
 """More GPUs than asked for, up to `max_gpus`."""
+BATCH = "batch"
+"""A total batch above the initial one, up to `max_batch`."""
 WITHOUT_GPUS = "without GPUs"
 """Jobs with CPUs and memory only."""
 FURTHER_RESOURCES = "further resources"
@@ -27,7 +29,7 @@ ALL = frozenset({REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, WITHOUT
 
 
 def honoured(scheduler: Any) -> frozenset[str]:
-    """What a scheduler, or a part of one, honours. One that is not shipped is taken to honour all."""
+    """What a scheduler, or a part of one, honours. One that is not shipped is taken to honour all but `BATCH`."""
     if not type(scheduler).__module__.startswith("muster."):
         return ALL
     return frozenset(getattr(scheduler, "honours", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -83,6 +84,16 @@ class JobRequest(BaseModel):
     """After deaths that are not its own doing, in a row without any progress between them."""
     output_limit_gb: Annotated[float, Field(gt=0, le=1e6)] = 5.0
     """Most output of one process that the disk keeps; the oldest part is dropped where it prints more."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_fixed_batch(cls, fields: object) -> object:
+        if isinstance(fields, Mapping) and "max_batch" in fields:
+            raise ValueError(
+                f"max_batch: found {fields['max_batch']!r}; allowed: nothing, because a job of the service keeps its "
+                "total batch on every size. Hint: muster simulate shows what a varying batch would gain"
+            )
+        return fields
 
     @field_validator("resources")
     @classmethod

@@ -10,7 +10,7 @@ from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, Bools, Floats, Ints
 from muster.cluster.resources import BUILT_IN_COUNT, FURTHER, RESOURCES
 from muster.formatting import counted
 from muster.problems import did_you_mean
-from muster.schedulers.honours import DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, SIZES
+from muster.schedulers.honours import BATCH, DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, SIZES
 from muster.simulation.network import AUTO, NONE
 from muster.speed.input_pipeline import untold_gpu_types
 from muster.workload.jobs import JobTable
@@ -116,6 +116,7 @@ def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
         (PRIORITY, "priority", asked["priority"] != 0),
         (DEADLINE, "deadline_seconds", np.isfinite(asked["deadline"])),
         (SIZES, "min_gpus and max_gpus", _elastic(table)),
+        (BATCH, "max_batch", asked["most_doublings"] > 0),
         *(
             (FURTHER_RESOURCES, resource.name, asked["requested"][:, RESOURCES.index(resource)] > 0)
             for resource in FURTHER

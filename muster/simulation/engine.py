@@ -45,6 +45,7 @@ from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
 from muster.simulation.rules import WorkInBlocks, WorkLaw
+from muster.simulation.variable_batches import VariableBatches
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.network.forms import PlacementShapes
@@ -85,6 +86,7 @@ class World:
     network: NetworkOfRun | None = None
     blocks: WorkInBlocks | None = None
     work: WorkLaw | None = None
+    batches: VariableBatches | None = None
 
 
 class SimulationEngine:
@@ -112,6 +114,7 @@ class SimulationEngine:
         self._models = world.models
         self._wants = ResourceProfiles(world.models, self.ledger.books.nodes)
         self._network, self._blocks, self._work = world.network, world.blocks, world.work
+        self._batches = world.batches
         self._offers: list[float] | None = [] if options.rules.offers else None
         """When GPUs will be offered, a heap; None: whenever the scheduler asks for it."""
         self._forms = PlacementShapes(world.network.speed if world.network else None, cluster)
@@ -178,8 +181,8 @@ class SimulationEngine:
 
     def _compiled_scheduler(self) -> CompiledScheduler | None:
         """The scheduler, if it is compiled and nothing in this run needs Python beside it."""
-        needs_python = (self._network, self._blocks, self._work) != (None, None, None)
-        if needs_python or self._ask_every_round:
+        in_python = (self._network, self._blocks, self._work, self._batches)
+        if any(part is not None for part in in_python) or self._ask_every_round:
             return None
         everyone = np.arange(len(self.table))
         jobs = Jobs(self.table, everyone, 0.0)
@@ -245,8 +248,7 @@ class SimulationEngine:
             return max(self.now, min(soonest, self._next_wake))
         # A completion that neither a neighbour nor the scheduler feels is caught up with later, at its own time.
         felt = finish if self._turns or (self._network is not None and self._network.contention) else inf
-        if self._work is not None:
-            felt = min(finish, self._work.next_change())
+        felt = min(felt, self._next_change_of_speed(finish))
         if self._round is None:
             felt = min(felt, finish) if wake_on & Trigger.COMPLETION else felt
             return max(self.now, min(arrival, felt, lease_end, release, change, self._next_wake))
@@ -262,6 +264,12 @@ class SimulationEngine:
         if ask < inf:
             ask = self._tick(max(ask, self.now, arrival if not self._active_count else -inf))
         return max(self.now, min(ask, felt, release, change))
+
+    def _next_change_of_speed(self, finish: float) -> float:
+        """When a running job's speed changes by itself, or ends where a law of the run says how jobs work."""
+        if self._batches is not None:
+            return self._batches.next_change()
+        return inf if self._work is None else min(finish, self._work.next_change())
 
     def _tick(self, moment: float) -> float:
         """The first tick from a moment on that no decision has been taken at."""
@@ -435,6 +443,7 @@ class SimulationEngine:
                 books, self._asked, self._facts, self._models, now, self._laws, self._before, outcome
             )
             self._filled(outcome, now)
+            self._choose_batches(plan.changes.jobs, now)
             if self._turns or outcome.counts[IN_TURNS]:
                 self._refresh_turns(now)
             self._refresh_neighbours(now)
@@ -511,6 +520,14 @@ class SimulationEngine:
         """Give the running jobs another speed for which the law of the run states one from now on."""
         if self._work is not None:
             self._rate_by_law(self._work.due(now), now)
+        if self._batches is not None and len(due := self._batches.due(now)):
+            self._choose_batches(due, now)
+            self._refresh_neighbours(now)
+
+    def _choose_batches(self, jobs: Ints, now: float) -> None:
+        """Give jobs whose batch varies the one with which they advance fastest on what they hold."""
+        if self._batches is not None:
+            self._batches.choose(jobs, self.ledger, now, self._laws)
 
     def _rate_by_law(self, jobs: Ints, now: float) -> None:
         """Settle jobs and give them the speed that the law of the run states, where it has one of its own."""

@@ -32,6 +32,7 @@ from muster.simulation.jct_bound import jct_bound
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import LIMIT, Options
 from muster.simulation.sizes import with_sizes
+from muster.simulation.variable_batches import variable_batches
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
 from muster.speed.rates import reference_seconds
@@ -119,7 +120,8 @@ def simulate(
     with errors_of_policies(), _refused_plans_of(scheduler):
         asked = _certified(scheduler) if options.certify else scheduler
         work = None if options.rules.work is None else options.rules.work(table, cluster)
-        world = World(table, cluster, truth, network, blocks, work)
+        batches = variable_batches(table, truth, network, options, honours)
+        world = World(table, cluster, truth, network, blocks, work, batches)
         engine = SimulationEngine(world, asked, options, measured)
         engine.run(progress)
         held, explained, unfinished = engine.held(), engine.explained(), engine.unfinished()
@@ -321,6 +323,12 @@ def _digest(jobs: pl.DataFrame) -> str:
     return digest.hexdigest()
 
 
+def _native(jobs: pl.DataFrame) -> pl.DataFrame:
+    """The native columns; `max_batch` only where it is stated, so that older digests hold."""
+    unstated = {"max_batch"} if jobs["max_batch"].is_null().all() else set()
+    return jobs.select(name for name in NAMES if name not in unstated)
+
+
 def _past_their_limits(table: JobTable) -> list[str]:
     """That jobs were not ended at their time limits, where that made a difference."""
     count = int(np.count_nonzero(table.facts["run"] > table.asked["time_limit"] + _INSTANT))
@@ -356,7 +364,7 @@ def _described(
         "trace": {
             "source": trace.source,
             "jobs": len(trace.jobs),
-            "sha256": _digest(trace.jobs.select(NAMES)),
+            "sha256": _digest(_native(trace.jobs)),
             "notes": [*trace.notes, *unused, *left_out, *untyped, *unheard, *past, *assumed, *of_decisions],
         },
         "cluster": cluster.to_dict(),
@@ -387,4 +395,11 @@ def _described(
         "unknown_resources": unknown_resources(table),
         "knowledge": options.knowledge,
         "seed": options.seed,
+        **_varying(world),
     }
+
+
+def _varying(world: World) -> dict[str, list[str]]:
+    """The ids of the jobs whose total batch varied, if there were any."""
+    batches = world.batches
+    return {} if batches is None else {"variable_batches": world.table.ids.gather(batches.jobs).to_list()}

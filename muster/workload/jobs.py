@@ -7,6 +7,7 @@ the world alone. Times are seconds on the trace's clock; CPU cores and GB are in
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -271,6 +272,7 @@ def job_table(
     partitions, asked["partition"] = _numbered(jobs["partition"])
     qos, asked["qos"] = _numbered(jobs["qos"])
     places, asked["constraint"] = _numbered(_places(jobs, cluster), first="")
+    asked["most_doublings"] = _most_doublings(jobs, profiled, trace.source)
 
     seconds = np.array([reference_seconds.get(model, 1.0) for model in models])[asked["model"]]
     gang_seconds = jobs["duration_seconds"].fill_null(jobs["gpu_work_seconds"] / jobs["gpus"].clip(1))
@@ -297,6 +299,24 @@ def job_table(
         qos=tuple(qos),
         node_allowed=np.array([_place_allowed(place, cluster, trace.source) for place in places]),
     )
+
+
+def _most_doublings(jobs: pl.DataFrame, profiled: Mapping[str, Model], source: str) -> Ints:
+    """How often the initial batch of each job, GPUs times the model's batch, doubles within `max_batch`.
+
+    InputError if a model is not known with its noise scale, though the trace was read with one that is.
+    """
+    doublings = np.zeros(len(jobs), np.int64)
+    stated = np.flatnonzero(jobs["max_batch"].is_not_null())
+    rows = jobs.select("model", "gpus", "max_batch")[stated].iter_rows()
+    for row, (name, gpus, most) in zip(stated.tolist(), rows, strict=True):
+        model = profiled.get(name)
+        if model is None or model.efficiency is None:
+            what = "max_batch needs a model whose noise scale is known to the run, [efficiency] of its file"
+            raise InputError(Problem(source, what, column="model", found=name))
+        times = most / (gpus * model.batch)
+        doublings[row] = min(max(math.frexp(times)[1] - 1, 0), MOST_DOUBLINGS)
+    return doublings
 
 
 def requested_gpus(asked: AskedArray) -> Floats:

@@ -122,8 +122,8 @@ def write_trace(trace: Trace, path: Path | str) -> None:
 
 
 def _checked(reading: Reading, where: str, models: Mapping[str, Model]) -> pl.DataFrame:
-    names = [name.lower() for model in models.values() for name in (model.name, *model.aliases)]
-    return checked(reading.frame, Checks(where, reading.frame[LINE], reading.names), names)
+    by_name = {name.lower(): model for model in models.values() for name in (model.name, *model.aliases)}
+    return checked(reading.frame, Checks(where, reading.frame[LINE], reading.names), by_name)
 
 
 def _resembling(columns: Sequence[str]) -> Iterator[str]:

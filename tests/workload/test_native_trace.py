@@ -129,6 +129,36 @@ def test_a_wrong_cell_is_reported_with_its_place(tmp_path: Path, column: str, ce
         assert "is empty" in reply
 
 
+@pytest.mark.parametrize(
+    ("row", "reply"),
+    [
+        (
+            "4,resnet50,512,,,1000",
+            "model: found 'resnet50'; max_batch needs a model whose noise scale is known; ",
+        ),
+        ("4,,512,,,1000", "model: found ''; max_batch needs a model whose noise scale is known; known: "),
+        (
+            "4,cifar10,511,,,1000",
+            "max_batch: found 511; is below the initial batch; allowed: at least gpus times",
+        ),
+        ("1,cifar10,512,500,,1000", "max_batch: found 512; only a job with whole GPUs"),
+        ("0,,512,,2,1000", "max_batch: found 512; is stated for a job with gpus = 0; leave it empty"),
+        ("4,cifar10,1.5,,,1000", "max_batch: found '1.5'; allowed: a whole number of samples from 1 to 1e9"),
+    ],
+)
+def test_what_a_batch_that_varies_needs_is_said(tmp_path: Path, row: str, reply: str) -> None:
+    columns = "job_id,submit_seconds,gpus,model,max_batch,gpu_milli,cpus,duration_seconds"
+    replies = problems_of(written(tmp_path, f"{columns}\na,0,{row}\n"))
+    assert len(replies) == 1
+    assert replies[0].startswith(f":2: {reply}")
+
+
+def test_a_batch_may_vary_up_from_the_initial_one(tmp_path: Path) -> None:
+    columns = "job_id,submit_seconds,gpus,model,max_batch,duration_seconds"
+    trace = read_trace(written(tmp_path, f"{columns}\na,0,4,CIFAR10,512,60\nb,0,4,,,60\n"))
+    assert trace.jobs["max_batch"].to_list() == [512, None]
+
+
 def test_all_problems_are_reported_in_the_order_of_lines(tmp_path: Path) -> None:
     text = "job_id,submit_seconds,gpus,duration_seconds\n\na,0,1,NaN\na,-1,1,5\nc,0,-1,0\n"
     assert [":".join(reply.split(":")[:3]) for reply in problems_of(written(tmp_path, text))] == [

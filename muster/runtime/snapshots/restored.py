@@ -31,7 +31,7 @@ from muster.speed.network.dimensions import FLAVOURS
 from muster.speed.network.forms import PlacementShapes
 from muster.speed.network.models import CompactModel, LayeredModel, MeasuredModel, NetworkModel
 from muster.speed.network.speed import NetworkSpeed
-from muster.workload.jobs import ASKED, FACTS, STATES, JobTable
+from muster.workload.jobs import ASKED, FACTS, MOST_DOUBLINGS, STATES, JobTable
 from muster.workload.sized import SIZED, SYNCS
 
 _NETWORK_FORMS = {form.__name__: form for form in (LayeredModel, CompactModel, MeasuredModel)}
@@ -225,6 +225,7 @@ class RestoredSnapshot:
             "max_gpus": (0, max(2**31, most)),
             "nodes": (0, 2**31),
             "milli": (1, WHOLE + 1),
+            "most_doublings": (0, MOST_DOUBLINGS + 1),
         }
         for name, (least, end) in bounds.items():
             wrong = (asked[name] < least) | (asked[name] >= end)

@@ -7,7 +7,7 @@ column; only what it refuses is looked at row by row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from math import inf
@@ -16,6 +16,7 @@ import polars as pl
 
 from muster.cluster.resources import FURTHER
 from muster.problems import InputError, Problem
+from muster.workload.models import Model
 
 LINE = "line of the file"
 """The column beside the cells that says which line of the file a row came from."""
@@ -115,6 +116,7 @@ COLUMNS: tuple[Column, ...] = (
     Number("server_memory_gb", 0, 1e9, "a number of GB from 0 on"),
     Number("nic_gb_per_s", 0, 1e9, "a bandwidth in GB/s above 0", above_low=True),
     Number("batch", 1, 1e9, "a whole number of samples from 1 to 1e9", whole=True),
+    Number("max_batch", 1, 1e9, "a whole number of samples from 1 to 1e9", whole=True),
     Number("utility_priority", 0, LARGEST_SECONDS, "a number from 0 to 1e12"),
     Number("utility_urgency_per_hour", 0, LARGEST_SECONDS, "a number from 0 to 1e12", 0),
     Number("utility_target_seconds", 0, LARGEST_SECONDS, _SECONDS),
@@ -224,11 +226,11 @@ class Checks:
             raise InputError(*sorted(self.problems, key=lambda problem: problem.row or 0))
 
 
-def checked(frame: pl.DataFrame, checks: Checks, models: Sequence[str]) -> pl.DataFrame:
+def checked(frame: pl.DataFrame, checks: Checks, models: Mapping[str, Model]) -> pl.DataFrame:
     """All native columns with their types and defaults, then the frame's others; or every problem at once.
 
-    `frame` holds native columns, typed or as text. `models`: the lower-case names of the models whose
-    seconds an iteration are known.
+    `frame` holds native columns, typed or as text. `models`: those whose seconds an iteration are known, by
+    lower-case names.
     """
     _check_names(frame, checks)
     native = pl.DataFrame({column.name: _native(column, frame, checks) for column in COLUMNS})
@@ -331,7 +333,7 @@ def _text(column: Text, cells: pl.Series, checks: Checks) -> pl.Series:
     return values.fill_null("")
 
 
-def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str]) -> None:
+def _check_together(native: pl.DataFrame, checks: Checks, models: Mapping[str, Model]) -> None:
     """What one column says about another."""
     ids = native["job_id"]
     checks.refuse(
@@ -350,7 +352,7 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
     checks.refuse(most < gpus, "max_gpus", most, "is below gpus; allowed: at least as many")
     without = gpus == 0
     checks.refuse(without & native["cpus"].is_null(), "cpus", None, "is empty; a job with gpus = 0 needs it")
-    for name in ("min_gpus", "max_gpus", "gpu_work_seconds"):
+    for name in ("min_gpus", "max_gpus", "gpu_work_seconds", "max_batch"):
         stated = without & native[name].is_not_null()
         checks.refuse(stated, name, native[name], "is stated for a job with gpus = 0; leave it empty")
     for name in ("model", "sync"):
@@ -365,6 +367,7 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
     late = native["deadline_seconds"] < native["submit_seconds"]
     checks.refuse(late, "deadline_seconds", native["deadline_seconds"], "lies before submit_seconds")
     _check_sized(native, checks)
+    _check_batches(native, checks, models)
     rigid = native["sync"] == ""
     unknown = rigid & native["iterations"].is_not_null() & ~native["model"].str.to_lowercase().is_in(models)
     known = ", ".join(models) or "none"
@@ -406,6 +409,34 @@ def _check_sized(native: pl.DataFrame, checks: Checks) -> None:
         None,
         "is empty; a utility needs its target",
     )
+
+
+def _check_batches(native: pl.DataFrame, checks: Checks, models: Mapping[str, Model]) -> None:
+    """What a job whose total batch may grow must say besides."""
+    most = native["max_batch"]
+    if most.is_null().all():
+        return
+    stated = most.is_not_null() & (native["gpus"] > 0)
+    checks.refuse(
+        stated & (native["sync"] != ""), "max_batch", most, "a job with sync has the batch that it states"
+    )
+    shared = stated & (native["gpu_milli"] < 1000)
+    checks.refuse(
+        shared, "max_batch", most, "only a job with whole GPUs may have another batch; leave it empty"
+    )
+    initial = {name: model.batch for name, model in models.items() if model.efficiency is not None}
+    names = native["model"].str.to_lowercase()
+    unknown = ", ".join(initial) or "none"
+    checks.refuse(
+        stated & ~names.is_in(list(initial)),
+        "model",
+        native["model"],
+        f"max_batch needs a model whose noise scale is known; known: {unknown}; state that of yours in [efficiency] "
+        "(docs/reference/models.md)",
+    )
+    each = names.replace_strict(initial, default=None, return_dtype=pl.Int64)
+    least = "is below the initial batch; allowed: at least gpus times the batch of the model"
+    checks.refuse(stated & (most < native["gpus"] * each), "max_batch", most, least)
 
 
 def _shown(value: object) -> object:

@@ -61,6 +61,7 @@ DEEP = b'{"name": ' + b"[" * 100_000
         ({"constraint": "fast"}, "constraint", "text that matches"),
         ({"model": "resnet19"}, "model", "did you mean resnet18"),
         ({"modle": "x"}, "modle", "did you mean model?"),
+        ({"max_batch": 512}, None, "max_batch: found 512; allowed: nothing, because a job of the service"),
         ({"directory": "here"}, "directory", "text that matches"),
         ({"directory": "/a/../b"}, None, "directory may not go up by '..'"),
         ({"command": []}, "command", "allowed: at least one entry"),
