@@ -58,6 +58,7 @@ class KnownClasses(NamedTuple):
     """Model, GPUs, and the request by resource."""
     below_share: list[tuple[int, ...]]
     """Likewise, where a job may have less than its share."""
+    sizes_below_share: list[tuple[int, int, int]]
 
 
 class ResourceProfiles:
@@ -129,12 +130,18 @@ class ResourceProfiles:
     def known(self) -> KnownClasses:
         """What was asked so far."""
         below = self.__dict__.get("below_share")
-        return KnownClasses(self._sized.sizes, list(self._known), [] if below is None else list(below._known))
+        if below is None:
+            return KnownClasses(self._sized.sizes, list(self._known), [], [])
+        return KnownClasses(
+            self._sized.sizes, list(self._known), list(below._known), list(below._sized.sizes)
+        )
 
     def learn(self, known: KnownClasses) -> None:
         """Number the classes as where they were asked for before."""
         if known.sizes:
             self.sized(*np.array(known.sizes, np.int64).T)
+        if known.sizes_below_share:
+            self.below_share.sized(*np.array(known.sizes_below_share, np.int64).T)
         for row in known.classes:
             self.of(*_asked_of(row))
         for row in known.below_share:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -99,12 +99,16 @@ class SavedJobs(_Table):
     """Jobs that it was not asked about: ended and held ones."""
 
 
+Size: TypeAlias = tuple[Whole, Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+
+
 class SavedClasses(_Table):
     """The classes of jobs with equal demands in the order in which they were met: ties between jobs go by it."""
 
-    sizes: list[tuple[Whole, Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]]
+    sizes: list[Size]
     classes: list[list[Count]]
     below_share: list[list[Count]]
+    sizes_below_share: list[Size] = Field(default_factory=list)
 
 
 class SavedNetwork(_Table):

@@ -89,15 +89,22 @@ class RestoredSnapshot:
         saved, profiles = self._file.classes, ResourceProfiles(speeds, self.ledger.books.nodes)
         models = len(self._file.names.models)
         most = max(node.gpus for node in self.cluster.nodes) + 1
-        if any(size[0] >= models for size in saved.sizes):
-            raise self._wrong("classes.sizes", f"allowed: numbers of models below {models}")
-        profiles.learn(KnownClasses(list(saved.sizes), [], []))
-        known = len(profiles.models)
-        for name, classes in (("classes", saved.classes), ("below_share", saved.below_share)):
+        for name, sizes in (
+            ("sizes", saved.sizes),
+            ("sizes_below_share", saved.sizes_below_share),
+        ):
+            if any(size[0] >= models for size in sizes):
+                raise self._wrong(f"classes.{name}", f"allowed: numbers of models below {models}")
+        profiles.learn(KnownClasses(list(saved.sizes), [], [], list(saved.sizes_below_share)))
+        for name, classes, known in (
+            ("classes", saved.classes, len(profiles.models)),
+            ("below_share", saved.below_share, len(profiles.below_share.models)),
+        ):
             if any(len(row) != 2 + RESOURCE_COUNT or row[0] >= known or row[1] > most for row in classes):
                 what = f"allowed: a model below {known}, GPUs up to {most} and {RESOURCE_COUNT} amounts"
                 raise self._wrong(f"classes.{name}", what)
-        profiles.learn(KnownClasses([], list(map(tuple, saved.classes)), list(map(tuple, saved.below_share))))
+        met, met_below = (list(map(tuple, rows)) for rows in (saved.classes, saved.below_share))
+        profiles.learn(KnownClasses([], met, met_below, []))
         return profiles
 
     def state(self, scheduler: Scheduler) -> State:

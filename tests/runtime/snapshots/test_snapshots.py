@@ -16,8 +16,10 @@ from muster.runtime.snapshots.taking import SnapshotTaker
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.registry import build
 from muster.simulation import simulate
+from tests.building import cluster_of, jobs_of, run
 from tests.simulation.fixed_runs import RUNS, FixedRun
 from tests.simulation.random_runs import case_of
+from tests.simulation.test_variable_batches import mixed, model_of
 
 HERE = "a file"
 
@@ -85,6 +87,13 @@ def test_replay_decides_as_the_run_did(fixed: FixedRun) -> None:
 
     fixed.simulated(wrap)
     check(takers[0].taken)
+
+
+@pytest.mark.parametrize("times_the_batch", [None, 8])
+def test_replay_chooses_sizes_and_batches_as_the_run_did(times_the_batch: int | None) -> None:
+    taker = EveryFew(build("gittins+joint"))
+    run(jobs_of(*mixed(5, times_the_batch)), cluster_of(4, 4), taker, models=model_of(50.0, 5000.0))
+    check(taker.taken)
 
 
 @given(number=st.integers(0, 100_000))
