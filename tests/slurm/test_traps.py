@@ -14,7 +14,7 @@ from tests.service.cli.daemons import open_folder
 from tests.slurm.cluster import SlurmCluster, wait_for
 from tests.slurm.test_submitted_jobs import SubmittingSite
 
-pytestmark = [pytest.mark.needs_slurm, pytest.mark.unsteady]
+pytestmark = pytest.mark.needs_slurm
 
 JOB = Path(__file__).with_name("saving_job.py")
 
