@@ -56,9 +56,9 @@ def ask_nodes(
         done = replace(commands, patience_seconds=_ANSWER_SECONDS).done(command)
     except SlurmError as error:
         return {both: f"does not answer: {error}"}
-    if done.returncode and _REFUSED in done.stderr:
-        raise SlurmError(f"srun: {explained(done.stderr)}")
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode and not answers and _REFUSED in done.stderr:
+        raise SlurmError(f"srun: {explained(done.stderr)}")
     found = {answer["node"]: answer["problem"] for answer in answers}
     if any(found.values()):  # the others were ended then
         return found
