@@ -15,7 +15,7 @@ from muster.slurm_commands import SlurmCommands, SlurmError, explained
 
 TRIAL_JOB = "muster-folder-trial"
 """Its name in Slurm."""
-_ALLOCATION_SECONDS = 10
+_ALLOCATION_SECONDS = 5
 """For which Slurm may look for a place."""
 _ANSWER_SECONDS = _ALLOCATION_SECONDS + TRIAL_SECONDS + 20.0
 """For all of it; Python starts slowly on a busy node."""
