@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
+import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -141,12 +143,14 @@ class Client:
     def _answer(
         self, method: str, path: str, sent: bytes | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
+        if self._connection.sock is not None and _is_ended(self._connection.sock):
+            self._connection.close()
         if self._connection.sock is not None:
             try:
                 self._connection.request(method, path, sent, headers)
                 return self._connection.getresponse()
             except (ConnectionError, http.client.BadStatusLine):
-                # A daemon ends connections that were idle for a while.
+                # The daemon has ended the connection while it was asked.
                 if method != "GET":
                     raise
                 self._connection.close()
@@ -178,6 +182,13 @@ class Client:
     def _sent_on(self, where: str) -> InputError:
         what = f"the server there redirects to {where}, which requests do not follow. Hint: name that address itself"
         return InputError(Problem("MUSTER_URL", what, found=self.url))
+
+
+def _is_ended(idle: socket.socket) -> bool:
+    """Whether the other side has ended a connection on which nothing is asked, as a daemon does after a while."""
+    poll = select.poll()
+    poll.register(idle, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.service.client import Client
 from muster.service.home import job_folder, remove_endpoint, write_endpoint
 from muster.service.store.rows import State, StoreChanges, Submission
 
@@ -21,6 +23,7 @@ from .conftest import Muster
 HANGS_UP = b""
 CUT_OFF = b"HTTP/1.1 201 Created\r\nContent-Length: 1000\r\n\r\n{"
 SENDS_ON = b"HTTP/1.1 308 Permanent Redirect\r\nLocation: https://elsewhere/\r\nContent-Length: 0\r\n\r\n"
+NOTHING = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 NO_JSON = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"
 PROXY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\n\r\n<html>"
 
@@ -76,6 +79,16 @@ def test_a_lost_answer_to_a_submission_says_the_job_may_exist(
         assert looked.err == f"the daemon at {url} hung up before its answer was whole\n"
 
 
+def test_a_connection_that_was_ended_while_idle_is_opened_again() -> None:
+    with something_else(NOTHING) as (url, sent), Client(url) as client:
+        for _ in range(3):
+            assert client.post("/v1/jobs", {}) == {}
+            ended = select.poll()
+            ended.register(client._connection.sock, select.POLLIN)
+            assert ended.poll(60_000)
+    assert len(sent) == 3
+
+
 @pytest.mark.usefixtures("no_daemon")
 def test_a_redirect_with_a_token_is_not_followed(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     with something_else(SENDS_ON) as (url, sent):
@@ -110,8 +123,6 @@ def test_an_answer_that_is_no_daemons_is_reported(
 def test_an_interrupted_submission_may_have_been_done(
     api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from muster.service.client import Client
-
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
