@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.problems import InputError
+from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.joint import modelled_speeds, sizes
+from muster.schedulers.joint.modelled_speeds import TotalBatches, TypedSizes, best_batches
 from muster.schedulers.registry import build
 from muster.simulation import Run
 from muster.simulation.failures import Failures
@@ -158,12 +161,12 @@ def test_a_job_that_waits_for_input_keeps_its_batch() -> None:
 
 
 def test_on_a_network_a_larger_batch_hides_communication() -> None:
-    model = registry()["pollux-bert"]
+    model = registry()[NAME]
     cluster = cluster_of(4, 4, 4, 4, racks=2)
     network = network_of(model)
     assert network is not None
     speed = NetworkSpeed([network.model], cluster)
-    trace = jobs_of({**one_job(8, 12 * 8 * 8), "model": "pollux-bert"})
+    trace = jobs_of(one_job(8, 8 * 8 * SAMPLES))
     shapes, models, asked = PlacementShapes(speed, cluster), model_table([model]), 8
     rates = []
     assert model.efficiency is not None
@@ -172,14 +175,16 @@ def test_on_a_network_a_larger_batch_hides_communication() -> None:
         seconds = worker_options(models, shapes, np.zeros(1, np.int64), whole, np.array([asked])).seconds[
             0, 0
         ]
-        scale, initial = 2.0**doublings, 12 * asked
+        scale, initial = 2.0**doublings, SAMPLES * asked
         rates.append(
             [
                 scale * (noise + initial) / (noise + scale * initial) / seconds
                 for noise in model.efficiency.noise_scale
             ]
         )
-    expected = sum(500 / max(at) for at in zip(*rates, strict=True))
+    ends = (*model.efficiency.progress[1:], 1.0)
+    parts = [1000 * (end - begin) for begin, end in zip(model.efficiency.progress, ends, strict=True)]
+    expected = sum(part / max(at) for part, at in zip(parts, zip(*rates, strict=True), strict=True))
     assert finishes(run(trace, cluster, JOINT)) == [pytest.approx(expected, rel=1e-9)]
     assert finishes(run(trace, cluster, JOINT, contention=True)) == [pytest.approx(expected, rel=1e-9)]
     assert expected < 0.9 * (finishes(run(trace, cluster, "las"))[0] or 0.0)
@@ -199,6 +204,30 @@ def mixed(seed: int, most: int | None) -> list[dict[str, Any]]:
             row |= {"min_gpus": 1, "max_gpus": 8}
         rows.append(row)
     return rows
+
+
+def test_joint_counts_each_size_with_its_best_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    models, checked = model_of(300.0, 5000.0, fixed=60.0), set()
+
+    def against_all(given: AllocationInput, options: TypedSizes) -> TotalBatches:
+        found, jobs = best_batches(given, options), given.snapshot.jobs
+        for at, gpus, whole, gained in zip(options.at, options.gpus, *found, strict=True):
+            initial = SAMPLES * int(jobs.gpus[at])
+            noise = float(jobs.noise[at]) * initial
+            batch = SAMPLES * int(whole)
+            rates = {
+                each: progress_rate(models[NAME], noise, initial, each, int(gpus))
+                for each in batches_up_to(initial, 8 * initial)
+            }
+            assert rates[batch] == pytest.approx(max(rates.values()), rel=1e-9)
+            assert gained == pytest.approx(batch / initial * (noise + initial) / (noise + batch))
+            checked.add(batch // initial)
+        return found
+
+    for user in (sizes, modelled_speeds):
+        monkeypatch.setattr(user, "best_batches", against_all)
+    run(jobs_of(*mixed(4, 8)), cluster_of(4, 4), JOINT, models=models)
+    assert len(checked) > 1
 
 
 def same_tables(one: Run, other: Run) -> bool:
@@ -243,12 +272,11 @@ def test_every_job_does_its_work_at_possible_speeds(seed: int, options: dict[str
     assert jobs["iterations_done"].to_list() == pytest.approx(
         trace.jobs.join(jobs, on="job_id", how="right")["iterations"].to_list()
     )
-    sizes, doublings = range(1, 9), range(4)
     fastest = max(
         progress_rate(models[NAME], 20_000.0, SAMPLES * gpus, SAMPLES * gpus << times, size)
         for gpus in (1, 2, 4)
-        for size in sizes
-        for times in doublings
+        for size in range(1, 9)
+        for times in range(4)
     )
     assert (jobs["iterations_done"] / jobs["run_seconds"] <= fastest * (1 + 1e-9)).all()
     assert (jobs["preemptions"] + jobs["moves"] > 0).any()
