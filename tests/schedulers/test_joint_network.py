@@ -31,6 +31,15 @@ def test_a_gang_takes_the_rack_that_holds_all_of_it() -> None:
     assert nodes_of(result, "1") == ["n2", "n3"]
 
 
+def test_a_gang_takes_one_of_the_machines_left_free() -> None:
+    """Two of the four are taken in the same decision. Over two it would go at 0.8 of its speed, which is enough."""
+    trace = jobs_of(gang(3, 300, model="mild"), gang(2, 800, model="mild"))
+    layers = {"mild": replace(CHATTY, gradient_gb=0.2)}
+    result = run(trace, small_cluster(2, 4, racks=1), "fifo+joint", layers=layers, network="physical")
+    assert len(nodes_of(result, "0")) == 2
+    assert len(nodes_of(result, "1")) == 1
+
+
 def crowded(restart_cost_seconds: float) -> Run:
     """A gang that only finds one GPU on each of two machines, until one of them becomes free at 100 s."""
     trace = jobs_of(gang(3, 300), gang(3, 9_000), gang(2, 2_000, model="chatty", submit_seconds=1))
