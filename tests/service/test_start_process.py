@@ -7,25 +7,20 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from muster.service import start_process
+from muster.simulation.start_estimates import ExpectedQueue, StartEstimate
 
 ROOT = Path(__file__).parents[2]
 
 
-@dataclass(frozen=True)
-class Niceness:
-    value: int
-
-
 class NicenessQuestion:
-    """Answered with the niceness of the process that answers."""
+    """Answered with the niceness of the process that answers, in the place of a start."""
 
-    def answer(self) -> Sequence[Mapping[int, Niceness]]:
-        return [{1: Niceness(os.nice(0))}]
+    def answer(self) -> list[ExpectedQueue]:
+        niceness = float(os.nice(0))
+        return [ExpectedQueue({"1": StartEstimate(niceness, niceness, niceness, draws=1)}, {})]
 
 
 def test_a_start_is_simulated_with_less_priority() -> None:
@@ -36,4 +31,4 @@ def test_a_start_is_simulated_with_less_priority() -> None:
         capture_output=True,
         check=True,
     )
-    assert json.loads(done.stdout) == [{"1": [min(os.nice(0) + 10, 19)]}]
+    assert json.loads(done.stdout) == [[{"1": [min(os.nice(0) + 10, 19)] * 3 + [1]}, {}]]
