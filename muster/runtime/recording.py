@@ -124,14 +124,14 @@ def reasons_frame(
 ) -> pl.DataFrame:
     """The table of why jobs waited, a row a stretch of time with one reason; these columns of it."""
     reason_of, first = distinct_reasons(explained)
-    distinct = [
-        (reason(code), a, b)
-        for code, a, b in zip(*(explained[name][first].tolist() for name in ("code", "a", "b")), strict=True)
-    ]
+    # Lists of numbers, and no list of tuples: those bring the garbage collector in where there are thousands.
+    codes, a, b = (explained[name][first].tolist() for name in ("code", "a", "b"))
     makers: dict[str, Callable[[], Any]] = {
         "job_id": lambda: table.ids.gather(explained["job"]),
-        "reason": lambda: _named([kind.name for kind, _, _ in distinct], reason_of),
-        "parameters": lambda: _named([kind.to_json(a, b) for kind, a, b in distinct], reason_of),
+        "reason": lambda: _named([reason(code).name for code in codes], reason_of),
+        "parameters": lambda: _named(
+            [reason(code).to_json(*numbers) for code, *numbers in zip(codes, a, b, strict=True)], reason_of
+        ),
         "from_seconds": lambda: explained["from"],
         "to_seconds": lambda: explained["to"],
     }
