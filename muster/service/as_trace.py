@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.cluster.ledger_arrays import WHOLE
-from muster.cluster.resources import FURTHER
+from muster.cluster.resources import FURTHER, Resource
+from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
 
 
@@ -30,7 +31,7 @@ def trace_columns(
         "priority": [request.priority for request in requests],
         "cpus": [request.cpus for request in requests],
         "memory_gb": [request.memory_gb for request in requests],
-        **{one.name: [request.resources.get(one.name) for request in requests] for one in FURTHER},
+        **{one.name: [_stated(one, request) for request in requests] for one in FURTHER},
         "preemptible": [row.preemptible for row in rows],
         "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
         "restart_cost_seconds": [row.restart_cost_seconds for row in rows],
@@ -38,3 +39,9 @@ def trace_columns(
         "deadline_seconds": [row.deadline for row in rows],
         "time_limit_seconds": [request.time_limit_seconds for request in requests],
     }
+
+
+def _stated(resource: Resource, request: JobRequest) -> float | None:
+    """How much of a resource a job states: of one that cannot be divided a whole number, as a trace has it."""
+    amount = request.resources.get(resource.name)
+    return amount if amount is None or resource.divisible else int(amount)
