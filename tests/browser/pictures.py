@@ -67,6 +67,8 @@ def main(folder: Path) -> None:
             with running.visited(browser, **how) as visit:
                 for name, path in PAGES.items():
                     page = visit.open(path)
+                    if name == "job":
+                        page.get_by_text("It is expected to start").wait_for()
                     page.wait_for_timeout(_SETTLED_MS)
                     page.screenshot(path=folder / f"live-{name}-{kind}.png")
                     print(f"wrote live-{name}-{kind}.png", flush=True)
