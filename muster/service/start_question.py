@@ -94,6 +94,7 @@ def question_of(
         records=False,
         knowledge="none",
         round_seconds=coarse_turn(rows, lengths, status),
+        round_origin=seen.now,
         restart_cost_seconds=status.restart_cost_seconds,
     )
     ones = [jobs.slice(len(living) + at, 1) for at in range(len(shapes))]

@@ -72,6 +72,19 @@ def a_job(**fields: Any) -> JobRequest:
     return JobRequest(name="job", command=("true",), directory="/", **fields)
 
 
+def test_running_jobs_go_on_at_once_in_turns_of_any_length(tmp_path: Path) -> None:
+    """With weeks of work waiting, a turn of the simulation takes hours."""
+    site = Site(tmp_path, "fifo")
+    site.submit({**NAMED, "steps": 3_000, "gpus": 4}, {**NAMED, "steps": 50_000_000, "gpus": 4})
+    for _ in range(2):
+        site.turn(20.0)
+    question = site.question()
+    assert question.options.round_seconds is not None
+    assert question.options.round_seconds > 600
+    (expected,) = question.answer()
+    assert expected.ends["1"] == pytest.approx(question.state.running["known_seconds"][0])
+
+
 @pytest.mark.parametrize("scheduler", ["fifo", "srtf"])
 def test_known_durations_give_one_point_that_comes_true(tmp_path: Path, scheduler: str) -> None:
     site = Site(tmp_path, scheduler)
