@@ -36,7 +36,9 @@ class SubmittingSite(Site):
         return self.jobs()
 
     def jobs(self) -> list[str]:
-        return [str(job["job_id"]) for job in json.loads(self.muster("queue", "--all", "--json"))["jobs"]]
+        """In the order in which they were taken; the queue has those that have ended behind the others."""
+        queue = json.loads(self.muster("queue", "--all", "--json"))["jobs"]
+        return [str(number) for number in sorted(job["job_id"] for job in queue)]
 
     def shown(self, number: str) -> str:
         return self.slurm.run("scontrol", "--oneliner", "show", "job", number)
