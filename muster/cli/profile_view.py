@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from muster.cli.progress import LinesNowAndThen
 from muster.formatting import duration, percent, three_figures
 from muster.profiling import Grid, Profile, Rate, predicted_steps_per_s
 from muster.profiling.optimistic import KNEE_THRESHOLD
@@ -20,9 +21,10 @@ ProgressCallback = Callable[[str], None]
 
 @contextmanager
 def progress_line() -> Iterator[ProgressCallback]:
-    """A line on stderr that says what is being measured; into a pipe nothing is written."""
+    """A line on stderr that says what is being measured; where it is no terminal, a line now and then."""
     if not sys.stderr.isatty():
-        yield lambda _what: None
+        lines = LinesNowAndThen()
+        yield lambda what: lines.write(what.__str__)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from muster.cli.kept_runs import _bar
+from muster.cli.profile_view import progress_line
 from muster.cli.progress import LinesNowAndThen, progress_bars
 from muster.simulation import Progress
 
@@ -20,3 +22,20 @@ def test_a_short_run_writes_nothing_into_a_log(capsys: pytest.CaptureFixture[str
     with progress_bars(["fifo"], 10) as show:
         show("fifo", Progress(jobs_done=5, simulated_seconds=60.0, jobs=10))
     assert capsys.readouterr().err == ""
+
+
+def test_runs_sweeps_and_profiles_say_how_far_they_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.cli.progress._SECONDS_BETWEEN_LINES", 0.0)
+    with progress_bars(["fifo"], 10) as show:
+        show("fifo", Progress(jobs_done=5, simulated_seconds=60.0, jobs=10))
+    with _bar(2_095) as finished:
+        finished(12)
+    with progress_line() as measuring:
+        measuring("2 CPUs")
+    assert capsys.readouterr().err.splitlines() == [
+        "fifo: 5 of 10 jobs done, 1.00 min simulated",
+        "12 of 2,095 runs done",
+        "2 CPUs",
+    ]
