@@ -118,7 +118,7 @@ CASES = [
     *(
         Case(f"backfill-20000-load{load}-{name}", limited_trace(20_000, 512, load), "64x8gpu", name, goal,
              warm_trace=limited_trace(300, 128, 1.2))
-        for load in (0.8, 1.2)
+        for load in (0.8, 1.2, 2.0, 3.0)
         for name, goal in (("fifo", ""), ("fifo+easy", "2x fifo"), ("fifo+conservative", "10x fifo"))
     ),
     Case("backfill-month-fifo+easy", limited_trace(90_000, 3_000, 0.9), "375x8gpu", "fifo+easy", ""),
