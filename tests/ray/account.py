@@ -8,7 +8,6 @@ Ray itself knows nothing of the CPUs and memory of starts.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from muster import processes
 from muster.service.store.rows import AllocationInterval
 from tests.ray.cluster import RayCluster
+from tests.service.looking import looks_again
 
 _PAUSE_SECONDS = 0.1
 _START = re.compile(r"/starts/(\d+)\.(\d+)$")
@@ -66,19 +66,9 @@ class RayAccount:
 @contextmanager
 def account_of(cluster: RayCluster) -> Iterator[RayAccount]:
     """An account that is kept while the body runs."""
-    account, over = RayAccount(cluster), threading.Event()
-
-    def work() -> None:
-        while not over.wait(_PAUSE_SECONDS):
-            account.look()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    account = RayAccount(cluster)
+    with looks_again(account.look, _PAUSE_SECONDS):
         yield account
-    finally:
-        over.set()
-        thread.join()
 
 
 def recorded_placements(intervals: list[AllocationInterval]) -> list[dict[str, tuple[int, ...]]]:

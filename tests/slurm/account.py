@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TypeAlias
 
 from muster.cluster.slurm_nodes import expand_hosts
 from muster.service.store.rows import AllocationInterval
+from tests.service.looking import looks_again
 from tests.slurm.cluster import SlurmCluster
 
 _PAUSE_SECONDS = 0.3
@@ -66,19 +66,9 @@ class Account:
 @contextmanager
 def account_of(slurm: SlurmCluster) -> Iterator[Account]:
     """An account that is kept while the body runs."""
-    account, over = Account(slurm), threading.Event()
-
-    def work() -> None:
-        while not over.wait(_PAUSE_SECONDS):
-            account.look()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    account = Account(slurm)
+    with looks_again(account.look, _PAUSE_SECONDS):
         yield account
-    finally:
-        over.set()
-        thread.join()
 
 
 def recorded_placements(intervals: list[AllocationInterval]) -> list[Placement]:
