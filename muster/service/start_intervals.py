@@ -9,7 +9,6 @@ import asyncio
 import json
 import pickle
 import sys
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -106,6 +105,7 @@ class StartIntervals:
         self._last: StartAnswer | None = None
         self._of_decision = -1
         self._fresh_until = 0.0
+        """By the store's clock."""
 
     async def of_queue(self, draws: int) -> StartAnswer:
         """When the jobs that wait start. The same answer until the next decision, for half a minute at most."""
@@ -152,7 +152,7 @@ class StartIntervals:
     def _begin(self, draws: int) -> _Round:
         self._reserve()
         self._of_decision = self._status.decisions
-        self._fresh_until = time.monotonic() + _OLDEST_SECONDS
+        self._fresh_until = self._store.now() + _OLDEST_SECONDS
         seen = asyncio.create_task(asyncio.to_thread(self._look))
         self._newest = _Round(seen, asyncio.create_task(self._of_round(seen, draws)), draws)
         return self._newest
@@ -174,7 +174,7 @@ class StartIntervals:
         self._asked += 1
 
     def _is_fresh(self) -> bool:
-        return self._of_decision == self._status.decisions and time.monotonic() < self._fresh_until
+        return self._of_decision == self._status.decisions and self._store.now() < self._fresh_until
 
     async def _answered(
         self, look: Callable[[], Awaitable[SeenQueue]], draws: int, shapes: Sequence[JobRow]

@@ -87,6 +87,8 @@ def test_why_gives_the_interval_of_queue_start(api: Serving, clock: Clock) -> No
         f"{duration(last['low_seconds'])} to {duration(last['high_seconds'])}; 40 simulations of the queue)."
     )
     assert words in said["sentences"]
+    clock.now += 20.0
+    assert why(jobs[2])["start"]["median_seconds"] == first["start"]["median_seconds"], "asked again"
 
 
 def test_why_does_not_wait_for_simulations(api: Serving) -> None:
