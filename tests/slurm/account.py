@@ -15,7 +15,9 @@ from tests.slurm.cluster import SlurmCluster
 
 _PAUSE_SECONDS = 0.3
 _MIB_PER_GB = 1e9 / 1024**2
-_RUNNING = re.compile(r" JobState=RUNNING .* Restarts=(\d+) .* Comment=muster:[^:,=]+:(\d+)(?: |$)")
+_RUNNING = re.compile(
+    r" JobState=RUNNING .* Restarts=(\d+) .* StartTime=(\S+) .* Comment=muster:[^:,=]+:(\d+)(?: |$)"
+)
 _ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
 
 
@@ -33,11 +35,14 @@ Placement: TypeAlias = tuple[Held, ...]
 
 
 class Account:
-    """Of each job of Muster, by its number there: its runs in Slurm, by their count of restarts."""
+    """Of each job of Muster, by its number there: its runs in Slurm, by their count of restarts and when they began.
+
+    A controller that is killed may have forgotten a start; it then starts the job again, and counts no restart.
+    """
 
     def __init__(self, slurm: SlurmCluster) -> None:
         self._slurm = slurm
-        self.runs: dict[int, dict[int, Placement]] = {}
+        self.runs: dict[int, dict[tuple[int, str], Placement]] = {}
         self.contradictions: list[str] = []
         """Runs that were seen with one placement and then with another, and pairs of runs of one job at a time."""
 
@@ -49,14 +54,14 @@ class Account:
             own = _RUNNING.search(line)
             if own is None:
                 continue
-            restarts, job = int(own[1]), int(own[2])
+            run, job = (int(own[1]), own[2]), int(own[3])
             if job in running:
                 self.contradictions.append(f"job {job} runs twice: {line}")
             running.add(job)
             placement = _placement(line)
-            before = self.runs.setdefault(job, {}).setdefault(restarts, placement)
+            before = self.runs.setdefault(job, {}).setdefault(run, placement)
             if before != placement:
-                self.contradictions.append(f"job {job}, restart {restarts}: {before}, then {placement}")
+                self.contradictions.append(f"job {job}, run {run}: {before}, then {placement}")
 
     def placements(self, job: int) -> list[Placement]:
         """Where a job ran, in the order of its runs."""

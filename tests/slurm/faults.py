@@ -49,7 +49,7 @@ class FaultySite(FaultyJobs):
     def watched(self) -> Iterator[None]:
         with account_of(self.slurm) as account:
             yield
-        assert not account.contradictions
+        assert not account.contradictions, account.contradictions[:4]
 
     def settle(self, jobs: Sequence[int]) -> None:
         """Each job is one job in Slurm."""

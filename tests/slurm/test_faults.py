@@ -9,12 +9,10 @@ import pytest
 from tests.slurm.cluster import missing_programs
 from tests.slurm.faults import FAULTS, FaultySite, faulty_site
 
-# They have failed beside other real daemons, and no cause was seen. Alone the six passed four times in a row under a
-# load of 8 to 14 on two cores, in 230 to 255 s. That is too few to take the marker away.
-pytestmark = [pytest.mark.needs_slurm, pytest.mark.unsteady]
+pytestmark = pytest.mark.needs_slurm
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def site() -> Iterator[FaultySite]:
     if missing := missing_programs():
         pytest.skip(missing)

@@ -9,9 +9,7 @@ from tests.service.engine_scenario import check_scenario
 from tests.slurm.account import account_of, recorded_placements
 from tests.slurm.cluster import SlurmCluster
 
-# It has failed beside other real daemons, and no cause was seen. Alone it passed five times in a row under a load of
-# 10 to 17 on two cores, in 170 to 220 s. That is too few to take the marker away.
-pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_torch, pytest.mark.unsteady]
+pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_torch]
 
 
 def test_preempted_jobs_and_a_gang_end_as_if_undisturbed(slurm: SlurmCluster) -> None:
