@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster, Node
@@ -14,6 +16,7 @@ from muster.schedulers.contract import Scheduler
 from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
 from muster.speed.network.models import NetworkModel
+from muster.speed.network.placement import Placements
 from muster.workload.models import Model
 from muster.workload.trace import Trace, trace_of
 
@@ -38,6 +41,14 @@ def cluster_of(
         for at, count in enumerate(gpus)
     )
     return Cluster("test", nodes, tuple(f"rack{rack}" for rack in range(racks)))
+
+
+def every_place(cluster: Cluster, gpus: int) -> Placements:
+    """All ways to take so many GPUs of a small cluster, the first ones of each node, as if each were a job."""
+    ways = [each for each in product(*(range(node.gpus + 1) for node in cluster.nodes)) if sum(each) == gpus]
+    held = [(node, (1 << count) - 1) for way in ways for node, count in enumerate(way) if count]
+    first = np.cumsum([0, *(sum(count > 0 for count in way) for way in ways)])
+    return Placements(first, *np.array(held).T.copy())
 
 
 def jobs_of(*rows: Mapping[str, Any]) -> Trace:

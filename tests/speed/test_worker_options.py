@@ -21,7 +21,7 @@ from muster.speed.network.placement import Placements, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.worker_options import WorkerOptions, worker_options
 from muster.workload.models import Compute, Dataset, Model, shipped_models
-from tests.building import cluster_of, column, finishes, job, jobs_of, run
+from tests.building import cluster_of, column, every_place, finishes, job, jobs_of, run
 from tests.schedulers.test_example_policies import Toy
 from tests.speed.random_models import datasets, monotone_models
 
@@ -106,6 +106,26 @@ def test_communication_hides_behind_the_last_pass_alone() -> None:
         assert found.kinds[at].tolist() == forms.kinds[line[0]].tolist()
         shown = found.seconds[at][: len(exposed)]
         assert shown.tolist() == pytest.approx((compute + 2 * exposed).tolist())
+
+
+def of_every_place(cluster: Cluster, gpus: int) -> np.ndarray:
+    """The speed of `CHATTY` on every place of a gang, by brute force."""
+    speed = NetworkSpeed([CHATTY], cluster)
+    places = every_place(cluster, gpus)
+    exposed = speed.exposed_seconds(np.zeros(places.jobs, np.int64), shapes_of(places, speed.tree))
+    return CHATTY.compute_seconds / (CHATTY.compute_seconds + np.asarray(exposed))
+
+
+@pytest.mark.parametrize("nodes", [(2, 2, 2, 2), (4, 2, 2), (4, 3, 2, 1), (3, 1, 1, 1)])
+@pytest.mark.parametrize("racks", [1, 2, 3])
+def test_every_gang_that_fits_counts_as_on_some_place(nodes: tuple[int, ...], racks: int) -> None:
+    cluster = cluster_of(*nodes, racks=racks)
+    shapes = PlacementShapes(NetworkSpeed([CHATTY], cluster), cluster)
+    for gpus in range(1, sum(nodes) + 1):
+        line, forms = shapes.of(np.array([0]), np.array([gpus]))
+        found, possible = forms.speeds[line[0]], of_every_place(cluster, gpus)
+        for each in found[found > 0]:
+            assert np.isclose(each, possible, rtol=1e-9).any()
 
 
 def test_the_gpus_asked_for_are_exactly_as_measured() -> None:

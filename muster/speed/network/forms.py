@@ -151,7 +151,21 @@ class PlacementShapes:
         away = [[1]] if len(racks) > 1 and gpus > 1 else []
         near = _unevenly(gpus - len(away), largest)
         width = max(map(len, racks))
-        yield (ANYWHERE, 2, 2), [near[at : at + width] for at in range(0, len(near), width)] + away
+        spread = [near[at : at + width] for at in range(0, len(near), width)] + away
+        yield (ANYWHERE, 2, 2), spread if place(spread, self._cluster) else self._largest_first(gpus)
+
+    def _largest_first(self, gpus: int) -> list[list[int]]:
+        """The GPUs of a gang by machine of each rack, if it takes the largest racks and machines whole."""
+        nodes, example = self._cluster.nodes, []
+        by_rack = [
+            sorted((nodes[at].gpus for at in rack), reverse=True) for rack in self._cluster.nodes_by_rack
+        ]
+        for rack in sorted(by_rack, key=sum, reverse=True):
+            reached = np.minimum(np.cumsum([0, *rack]), gpus)
+            taken = np.diff(reached)
+            gpus -= int(reached[-1])
+            example.append(taken[taken > 0].tolist())
+        return [machines for machines in example if machines] + [[gpus]] * (gpus > 0)
 
 
 def _unevenly(gpus: int, largest: int) -> list[int]:
