@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import ceil
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster import Cluster
 from muster.problems import InputError
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.joint import modelled_speeds, sizes
@@ -23,15 +26,21 @@ from muster.simulation.rules import Rules
 from muster.speed.input_pipeline import model_table
 from muster.speed.network.forms import PlacementShapes
 from muster.speed.network.model_file import network_of
+from muster.speed.network.models import CompactModel
+from muster.speed.network.placement import shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.worker_options import worker_options
 from muster.workload.models import Compute, Efficiency, Model, registry
-from tests.building import cluster_of, column, finishes, jobs_of, run
+from tests.building import cluster_of, column, every_place, finishes, jobs_of, run
 from tests.schedulers.test_conformance import conforming
 
 NAME, SAMPLES = "pollux-cifar10", 128
 """By a name that traces may count iterations of, with its batch."""
 JOINT = "gittins+joint"
+SecondsOfIteration = Callable[[int, int], float]
+"""Of a total batch on so many GPUs."""
+Chosen = tuple[int, float, int, int]
+"""The initial batch of a job, its noise scale and the batch that was chosen, in samples, and the GPUs for it."""
 
 
 def model_of(
@@ -206,8 +215,9 @@ def mixed(seed: int, most: int | None) -> list[dict[str, Any]]:
     return rows
 
 
-def test_joint_counts_each_size_with_its_best_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    models, checked = model_of(300.0, 5000.0, fixed=60.0), set()
+def compare_with_every_batch(monkeypatch: pytest.MonkeyPatch, seconds: SecondsOfIteration) -> set[Chosen]:
+    """Compare each batch that joint chooses from now on, on so many GPUs, with all others; returns those seen."""
+    seen: set[Chosen] = set()
 
     def against_all(given: AllocationInput, options: TypedSizes) -> TotalBatches:
         found, jobs = best_batches(given, options), given.snapshot.jobs
@@ -216,18 +226,58 @@ def test_joint_counts_each_size_with_its_best_batch(monkeypatch: pytest.MonkeyPa
             noise = float(jobs.noise[at]) * initial
             batch = SAMPLES * int(whole)
             rates = {
-                each: progress_rate(models[NAME], noise, initial, each, int(gpus))
+                each: each / initial * (noise + initial) / (noise + each) / seconds(each, int(gpus))
                 for each in batches_up_to(initial, 8 * initial)
             }
             assert rates[batch] == pytest.approx(max(rates.values()), rel=1e-9)
             assert gained == pytest.approx(batch / initial * (noise + initial) / (noise + batch))
-            checked.add(batch // initial)
+            seen.add((initial, noise, batch, int(gpus)))
         return found
 
     for user in (sizes, modelled_speeds):
         monkeypatch.setattr(user, "best_batches", against_all)
+    return seen
+
+
+def test_joint_counts_each_size_with_its_best_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = model_of(300.0, 5000.0, fixed=60.0)
+    seen = compare_with_every_batch(
+        monkeypatch, lambda batch, gpus: seconds_of_iteration(models[NAME], batch, gpus)
+    )
     run(jobs_of(*mixed(4, 8)), cluster_of(4, 4), JOINT, models=models)
-    assert len(checked) > 1
+    assert len({batch // initial for initial, _, batch, _ in seen}) > 1
+
+
+def seconds_at_best_place(model: Model, layers: CompactModel, cluster: Cluster) -> SecondsOfIteration:
+    """Return the seconds of a total batch on so many GPUs of the one of all places that communicates least."""
+
+    @cache
+    def seconds(batch: int, gpus: int) -> float:
+        assert model.compute is not None
+        passes = ceil(batch / gpus / (model.compute.largest_batch or SAMPLES))
+        computing = seconds_of_iteration(model, batch, gpus)
+        speed = NetworkSpeed([layers.scaled(computing / passes)], cluster)
+        places = every_place(cluster, gpus)
+        exposed = speed.exposed_seconds(np.zeros(places.jobs, np.int64), shapes_of(places, speed.tree))
+        return computing + float(exposed.min())
+
+    return seconds
+
+
+@pytest.mark.parametrize("gradient_gb", [0.5, 1.0, 4.0])
+def test_joint_counts_what_larger_batches_hide(monkeypatch: pytest.MonkeyPatch, gradient_gb: float) -> None:
+    models, cluster = model_of(2000.0, fixed=10.0), cluster_of(4, 4, racks=2)
+    layers = CompactModel(NAME, 1.0, 20, gradient_gb, 0.3, 1.0, 1.0, 0.2, 0.5, 0.0, 0.0)
+    seen = compare_with_every_batch(monkeypatch, seconds_at_best_place(models[NAME], layers, cluster))
+    run(jobs_of(*mixed(4, 8)), cluster, JOINT, models=models, layers={NAME: layers})
+    alone = {
+        (initial, noise, gpus): max(
+            batches_up_to(initial, 8 * initial),
+            key=lambda batch: progress_rate(models[NAME], noise, initial, batch, gpus),
+        )
+        for initial, noise, _, gpus in seen
+    }
+    assert any(batch > alone[initial, noise, gpus] for initial, noise, batch, gpus in seen)
 
 
 def same_tables(one: Run, other: Run) -> bool:
