@@ -5,9 +5,8 @@ What a fit knows beforehand comes from the other five. The form itself was chose
 
 from __future__ import annotations
 
-import csv
+from dataclasses import replace
 from functools import cache
-from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -15,67 +14,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.fitting.scaling import UNKNOWN, common_prior
-from muster.speed.scaling import PRIOR, Prior, ScalingLaw, StepTimes, fit_scaling
+from experiments.fitting.scaling import common_prior
+from experiments.fitting.worker_choice import (
+    BATCHES,
+    GOOD,
+    POINTS,
+    Table,
+    fits_of_ten,
+    prior_without,
+    read_tables,
+    regrets,
+)
+from muster.speed.scaling import PRIOR, ScalingLaw, StepTimes, fit_scaling
 from tests.reference_data import ARCHIVES_FOLDER
-
-BATCHES = {
-    "bert": (12, 384),
-    "cifar10": (128, 4096),
-    "deepspeech2": (20, 640),
-    "imagenet": (200, 12800),
-    "ncf": (256, 32768),
-    "yolov3": (8, 512),
-}
-"""The smallest and largest total batch with which each application was trained."""
-POINTS, DRAWS = 10, 10
-FEWEST_MACHINES = {count: "4" * (count // 4) + str(count % 4 or "") for count in range(1, 17)}
 
 
 @cache
-def tables() -> dict[str, tuple[StepTimes, np.ndarray]]:
-    """By application the measured steps, and the placement of each: GPUs by machine."""
+def tables() -> dict[str, Table]:
+    """The measured steps by application."""
     import tarfile
     from io import TextIOWrapper
 
     with tarfile.open(ARCHIVES_FOLDER / "pollux.tar.xz") as packed:
         member = packed.extractfile("parity/elastic/tables/t4_seconds_per_iteration.csv")
         assert member is not None
-        rows = [row for row in csv.DictReader(TextIOWrapper(member)) if row["source"] == "placements"]
-    found = {}
-    for name in BATCHES:
-        of_app = [row for row in rows if row["app"] == name]
-        columns = ("nodes", "gpus", "batch_per_gpu", "step_s", "sync_s")
-        machines, gpus, batch, step, sync = (
-            np.array([float(row[column]) for row in of_app]) for column in columns
-        )
-        places = np.array(["".join(sorted(row["placement"])) for row in of_app])
-        found[name] = StepTimes(machines, gpus, batch, step, step - sync), places
-    return found
+        return read_tables(TextIOWrapper(member))
 
 
 @cache
-def law_of(name: str) -> ScalingLaw:
-    """Fitted to everything that was measured."""
-    return fit_scaling(tables()[name][0], UNKNOWN)
-
-
-def prior_without(name: str) -> Prior:
-    """What the other applications say."""
-    return common_prior([law_of(other) for other in BATCHES if other != name])
-
-
-@cache
-def draws(name: str) -> list[tuple[ScalingLaw, np.ndarray]]:
-    """Laws fitted to ten random steps, and which rows are of places that none of them was on."""
-    times, places = tables()[name]
-    chance = np.random.default_rng(2026)
-    found = []
-    for _ in range(DRAWS):
-        picked = chance.choice(len(places), POINTS, replace=False)
-        law = fit_scaling(times.at(picked), prior_without(name))
-        found.append((law, ~np.isin(places, places[picked])))
-    return found
+def random_fits(name: str) -> list[tuple[np.ndarray, ScalingLaw]]:
+    """Ten random rows and the law fitted to them, for every draw."""
+    return fits_of_ten(tables(), name, tables()[name].random_rows)
 
 
 def errors(law: ScalingLaw, times: StepTimes) -> np.ndarray:
@@ -85,94 +54,63 @@ def errors(law: ScalingLaw, times: StepTimes) -> np.ndarray:
 
 @pytest.mark.parametrize("name", BATCHES)
 def test_ten_steps_predict_places_not_measured(name: str) -> None:
-    times, _ = tables()[name]
-    off = [errors(law, times.at(held_out)) for law, held_out in draws(name)]
+    times, places = tables()[name].times, tables()[name].places
+    off = [errors(law, times.at(~np.isin(places, places[picked]))) for picked, law in random_fits(name)]
     assert np.median([np.median(each) for each in off]) <= 0.10
     assert np.median([np.quantile(each, 0.9) for each in off]) <= 0.25
 
 
+def share_of_good(regrets: list[float]) -> float:
+    return float(np.mean(np.array(regrets) <= GOOD))
+
+
 def test_most_draws_choose_a_good_number_of_workers() -> None:
     """About 81 of 100 do; fitted to all steps, 90 of 100: the noise of single measurements is above 5 %."""
-    chosen = [regret(law, case) for name in BATCHES for law, _ in draws(name) for case in cases(name)]
-    assert np.mean(np.array(chosen) <= 0.05) >= 0.78
+    chosen = [
+        each
+        for name, table in tables().items()
+        for each in regrets(table, [law for _, law in random_fits(name)])
+    ]
+    assert share_of_good(chosen) >= 0.78
     assert np.quantile(chosen, 0.95) <= 0.30
-    best_possible = [regret(law_of(name), case) for name in BATCHES for case in cases(name)]
-    assert np.mean(np.array(best_possible) <= 0.05) >= 0.88
-
-
-LEAST, MOST = 0, 2
-CHOSEN = (
-    ("1", LEAST),
-    ("1", MOST),
-    ("2", LEAST),
-    ("4", LEAST),
-    ("4", MOST),
-    ("44", LEAST),
-    ("44", MOST),
-    ("144", LEAST),
-    ("4444", LEAST),
-    ("4444", MOST),
-)
-"""Ten places, and from which third of the batches measured there: the ends of both, and a GPU more than two hold."""
+    fitted = [each for table in tables().values() for each in regrets(table, [table.law])]
+    assert share_of_good(fitted) >= 0.88
 
 
 def test_places_at_the_ends_choose_better_than_random_ones() -> None:
-    """About 87 of 100: random places are on one machine in 4 of 100 rows, where a small batch runs best."""
+    """About 88 of 100: random places are on one machine in 4 of 100 rows, where a small batch runs best."""
     chosen = []
-    for name in BATCHES:
-        times, places = tables()[name]
-        for draw in range(DRAWS):
-            chance = np.random.default_rng(draw)
-            picked: list[int] = []
-            for place, third in CHOSEN:
-                rows = np.flatnonzero(places == place)
-                by_batch = rows[np.argsort(times.batch[rows], kind="stable")]
-                picked.append(chance.choice(np.setdiff1d(np.array_split(by_batch, 3)[third], picked)))
-            law = fit_scaling(times.at(np.array(picked)), prior_without(name))
-            chosen += [regret(law, case) for case in cases(name)]
-    assert np.mean(np.array(chosen) <= 0.05) >= 0.85
+    for name, table in tables().items():
+        chosen += regrets(table, [law for _, law in fits_of_ten(tables(), name, table.rows_at_ends)])
+    assert share_of_good(chosen) >= 0.85
     assert np.quantile(chosen, 0.95) <= 0.20
 
 
-Case = tuple[np.ndarray, np.ndarray]
+def test_noise_alone_hides_the_best_from_a_right_law() -> None:
+    """About 89 of 100 in the mean of many tables of drawn measurements, where the bar is 95."""
+    noisy = [
+        regret
+        for table in tables().values()
+        for at in range(10)
+        for regret in table.right_law_regrets(np.random.default_rng(at), one_machine_is_exact=False)
+    ]
+    assert 0.85 <= share_of_good(noisy) <= 0.93
 
 
-@cache
-def cases(name: str) -> list[Case]:
-    """By total batch: machines, GPUs, samples of a pass and passes by number of workers, and measured seconds."""
-    times, places = tables()[name]
-    batch, most = BATCHES[name]
-    found = []
-    while batch <= most:
-        rows, seconds = [], []
-        for workers, place in FEWEST_MACHINES.items():
-            here = times.at(places == "".join(sorted(place)))
-            order = np.argsort(here.batch)
-            sizes = here.batch[order]
-            samples = ceil(batch / workers)
-            passes = ceil(samples / sizes[-1])
-            in_a_pass = ceil(samples / passes)
-            if in_a_pass < sizes[0]:
-                continue
-            step, alone = (
-                np.interp(in_a_pass, sizes, column[order]) for column in (here.seconds, here.compute_seconds)
-            )
-            rows.append((len(place), workers, in_a_pass, passes))
-            seconds.append(step + (passes - 1) * alone)
-        found.append((np.array(rows, float), np.array(seconds)))
-        batch *= 2
-    return [case for case in found if len(case[1]) > 1]
-
-
-def regret(law: ScalingLaw, case: Case) -> float:
-    """How much longer the measured iteration is with the workers that the law chooses than with the best."""
-    rows, seconds = case
-    chosen = int(law.step_seconds(*rows.T).argmin())
-    return float(seconds[chosen] / seconds.min() - 1)
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
+def test_deviations_are_as_large_as_the_noise(noise: float) -> None:
+    table = tables()["cifar10"]
+    times = table.times
+    exact = table.law.step_seconds(times.machines, times.gpus, times.batch)
+    measured = exact * np.exp(np.random.default_rng(3).normal(0, noise, len(exact)))
+    made = Table(replace(times, seconds=measured), table.places, table.batches)
+    assert np.sqrt(np.mean(made.deviations() ** 2)) == pytest.approx(noise, rel=0.1, abs=1e-12)
+    noisy = made.right_law_regrets(np.random.default_rng(4), one_machine_is_exact=False)
+    assert (max(noisy) > 0) == (noise > 0)
 
 
 def test_the_shipped_prior_is_that_of_the_six_applications() -> None:
-    found = common_prior([law_of(name) for name in BATCHES])
+    found = common_prior([table.law for table in tables().values()])
     assert PRIOR.mean == pytest.approx(found.mean, abs=0.02)
     assert PRIOR.spread == pytest.approx(found.spread, abs=0.02)
 
@@ -196,15 +134,15 @@ def test_a_law_is_found_from_its_own_steps(numbers: tuple[float, ...], seconds: 
 
 
 def test_steps_without_measured_compute_are_enough() -> None:
-    times, places = tables()["bert"]
+    times, places = tables()["bert"].times, tables()["bert"].places
     blind = StepTimes(times.machines, times.gpus, times.batch, times.seconds, np.full(len(places), np.nan))
     picked = np.random.default_rng(5).choice(len(places), POINTS, replace=False)
-    law = fit_scaling(blind.at(picked), prior_without("bert"))
+    law = fit_scaling(blind.at(picked), prior_without(tables(), "bert"))
     assert np.median(errors(law, times)) <= 0.10
 
 
 def test_several_passes_compute_longer_and_send_once() -> None:
-    law = law_of("bert")
+    law = tables()["bert"].law
     one, three = np.array([2.0]), np.array([8.0])
     batch = np.array([12.0])
     extra = law.step_seconds(one, three, batch, 3.0) - law.step_seconds(one, three, batch)
@@ -213,7 +151,7 @@ def test_several_passes_compute_longer_and_send_once() -> None:
 
 def test_the_archive_of_measured_steps_is_there() -> None:
     assert Path(ARCHIVES_FOLDER / "pollux.tar.xz").is_file()
-    assert {name: len(places) for name, (_, places) in tables().items()} == {
+    assert {name: len(table.places) for name, table in tables().items()} == {
         "bert": 540,
         "cifar10": 1183,
         "deepspeech2": 754,
