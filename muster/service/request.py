@@ -39,8 +39,8 @@ class JobRequest(BaseModel):
     """Fewest GPUs on which it can run; None: as many as `gpus`. Its amounts are for `gpus`, and go along with them."""
     max_gpus: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Most GPUs that it can use; None: as many as `gpus`."""
-    gpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Of one GPU."""
+    gpu_share: Annotated[float, Field(ge=0.001, le=1)] = 1.0
+    """Of one GPU, counted in thousandths."""
     ranks: Literal["one", "per-gpu"] = "one"
     """Processes: one a node, or one a GPU."""
     cpus: Annotated[float, Field(gt=0, le=1e6)] | None = None

@@ -43,6 +43,7 @@ DEEP = b'{"name": ' + b"[" * 100_000
         ({"gpus": 1, "cpus": 9}, "cpus", "a node has at most 8 CPU cores"),
         ({"gpus": 8, "memory_gb": 65}, "memory_gb", "a node has at most 32 GB of memory"),
         ({"gpus": 2, "gpu_share": 0.5}, None, "gpu_share is of one GPU, and gpus is 2"),
+        ({"gpu_share": 0.0004}, "gpu_share", "allowed: 0.001 or more"),
         ({"gpus": 2, "min_gpus": 1}, "min_gpus", "leave it out, or serve with --scheduler gittins+joint"),
         ({"gpus": 2, "max_gpus": 4}, "max_gpus", "gives each job exactly its gpus; leave it out"),
         ({"gpus": 2, "max_gpus": 1}, None, "min_gpus and max_gpus are 2 and 1, and gpus is 2; allowed"),
