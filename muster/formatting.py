@@ -10,6 +10,9 @@ from typing import Any
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 UNKNOWN = "–"
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - set(map(ord, "\n\t"))
+_DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_ESCAPED = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROLS | _DIRECTIONS}
 
 
 def duration(seconds: float | None) -> str:
@@ -103,6 +106,11 @@ def typed(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(typed, value))
     return str(value)
+
+
+def printable(text: str) -> str:
+    """The text with escapes in place of what would steer a terminal or turn the order of its characters."""
+    return text.translate(_ESCAPED)
 
 
 def as_json_text(value: object) -> str:

@@ -55,5 +55,7 @@ def report_unwritable(error: OSError) -> int:
 
 
 def _print_error(message: str) -> None:
+    from muster.formatting import printable
+
     with suppress(OSError):
-        print(message, file=sys.stderr)
+        print(printable(message), file=sys.stderr)

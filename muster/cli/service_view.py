@@ -14,7 +14,9 @@ from muster.service.client import Client, Refusal, Unanswered
 from muster.service.shown import gpus_of, state_since
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 Job = Mapping[str, Any]
 Answer = TypeVar("Answer")
@@ -26,17 +28,16 @@ JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Numbers
 
 def watch_live(look: Callable[[Client], Answer], shown: Callable[[Answer], list[Any]]) -> None:
     """Show what `look` finds again and again until interrupted; without a daemon, look for one."""
-    from rich.console import Console, Group
+    from rich.console import Group
     from rich.live import Live
 
     from muster.service.client import PatientClient
 
     last: list[Any] = []
-    console = Console(highlight=False, markup=False)
     with (
         PatientClient() as patient,
         suppress(KeyboardInterrupt),
-        Live(console=console, auto_refresh=False, screen=True) as live,
+        Live(console=_console(), auto_refresh=False, screen=True) as live,
     ):
 
         def wait(why: Unable) -> None:
@@ -190,11 +191,22 @@ def plain_table() -> Table:
 
 def show(*renderables: Any) -> None:
     """On the terminal, 80 columns where there is none; nothing in names is taken for markup."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
+    console = _console()
     for renderable in renderables:
         console.print(renderable)
+
+
+def _console() -> Console:
+    """A console that no text of a job or a user steers: strings are shown as they are, controls escaped."""
+    from rich.console import Console
+
+    from muster.formatting import printable
+
+    class PlainConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(printable(text), **options)
+
+    return PlainConsole(highlight=False, markup=False)
 
 
 def state_of(job: Job) -> str:

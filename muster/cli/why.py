@@ -38,7 +38,7 @@ def why(
 
     Example: muster why 17 --record muster-run
     """
-    from muster.formatting import as_json_text
+    from muster.formatting import as_json_text, printable
     from muster.problems import InputError, Problem
 
     if at is not None and record is None:
@@ -48,7 +48,7 @@ def why(
         print(as_json_text(answer), end="")
     else:
         for sentence in sentences:
-            print(textwrap.fill(sentence, 79))
+            print(printable(textwrap.fill(sentence, 79)))
 
 
 def _live(job: str) -> tuple[dict[str, object], list[str]]:

@@ -493,3 +493,17 @@ def test_the_queue_is_watched_until_interrupted(
 
     monkeypatch.setattr(time, "sleep", interrupted)
     assert muster("queue", "--watch").status == 0
+
+
+def test_no_text_of_a_job_steers_the_terminal(api: Serving, muster: Muster) -> None:
+    hostile = "a\x1b[2J\x9b31m\u202eb\a"
+    asked = a_request(name="a\x9b31m\u202eb", command=(hostile,), directory=f"/{hostile}", held=True)
+    running, ended = api.store.submit([Submission("ann", asked)] * 2)
+    changes = StoreChanges()
+    changes.job(ended, state=State.FAILED, finished=5.0, message=hostile)
+    api.store.commit(changes)
+    for line in (f"status {running}", f"status {ended}", f"why {ended}", "queue --all", "top --once"):
+        shown = muster(*line.split())
+        assert shown.status == 0
+        assert re.search(r"a(\\x1b\[2J)?\\x9b31m", shown.out), line
+        assert not set("\x1b\x9b\u202e\a") & set(shown.out), line
