@@ -39,7 +39,7 @@ def by_token(authorization: str | None, tokens: Mapping[str, TokenRow]) -> Calle
             "daemon's machine, makes one"
         )
     row = token_row(token.strip(), tokens)
-    return Caller(row.user, row.operator)
+    return Caller(row.user, row.operator, row.id)
 
 
 def token_row(token: str, tokens: Mapping[str, TokenRow]) -> TokenRow:

@@ -1,7 +1,7 @@
 """Sessions of people in browsers: each has a secret of 256 random bits in a cookie, of which the store keeps the hash.
 
 A session is opened by a token, or by a code that is good once and for a minute; it ends after twelve hours, by a
-logout, and with the token that opened it.
+logout, and with the token that opened it or asked for the code. It opens no other session, so none is prolonged.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ CODE_SECONDS = 60.0
 _BYTES = 32
 
 
-def open_session(store: Store, caller: Caller, token: int | None) -> str:
-    """The secret of a new session. `token` is the id of the token that opens it; None: an account of the machine."""
+def open_session(store: Store, caller: Caller) -> str:
+    """The secret of a new session, which ends with the token of the caller."""
     secret = secrets.token_urlsafe(_BYTES)
     until = store.now() + SESSION_SECONDS
-    store.open_session(SessionRow(hash_of(secret), caller.user, caller.operator, token, until))
+    store.open_session(SessionRow(hash_of(secret), caller.user, caller.operator, caller.token, until))
     return secret
 
 
 def by_session(store: Store, secret: str) -> Caller | None:
     """The user whose session has this secret; None: there is none, or it is over."""
     session = store.session(hash_of(secret))
-    return None if session is None else Caller(session.user, session.operator)
+    return None if session is None else Caller(session.user, session.operator, session.token, in_session=True)
 
 
 def close_session(store: Store, secret: str) -> None:

@@ -55,6 +55,8 @@ async def login_code(request: Request, service: ServiceHere, caller: CallerHere)
 
     A daemon that does not listen on TCP listens on a port of loopback from then on.
     """
+    if caller.in_session:
+        raise Refused(403, "a session opens no other session; use a token or an account")
     url = await request.app.state.page_url()
     return {"code": service.login_codes.issue(caller), "seconds": CODE_SECONDS, "url": url}
 
@@ -63,8 +65,8 @@ async def login_code(request: Request, service: ServiceHere, caller: CallerHere)
 async def log_in(login: Login, request: Request, response: Response, service: ServiceHere) -> dict[str, Any]:
     """Open a session by a token or a code; its secret comes as a cookie that no script can read."""
     check_same_site(request)
-    caller, token = await run_in_threadpool(_opened_by, login, service)
-    secret = await run_in_threadpool(open_session, service.store, caller, token)
+    caller = await run_in_threadpool(_opened_by, login, service)
+    secret = await run_in_threadpool(open_session, service.store, caller)
     response.set_cookie(
         SESSION_COOKIE,
         secret,
@@ -73,7 +75,7 @@ async def log_in(login: Login, request: Request, response: Response, service: Se
         samesite="strict",
         secure=request.url.scheme == "https",
     )
-    log.info("session opened", user=caller.user, token=token)
+    log.info("session opened", user=caller.user, token=caller.token)
     return _as_answer(caller)
 
 
@@ -86,19 +88,19 @@ async def log_out(request: Request, response: Response, service: ServiceHere) ->
     response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
 
 
-def _opened_by(login: Login, service: Service) -> tuple[Caller, int | None]:
-    """The user that a token or a code stands for, and the token's id."""
+def _opened_by(login: Login, service: Service) -> Caller:
+    """The user that a token or a code stands for."""
     if login.code is not None:
         caller = service.login_codes.redeem(login.code)
         if caller is None:
             raise UnknownCaller(
                 "this login code is unknown, used or older than a minute. Hint: muster dashboard makes a new one"
             )
-        return caller, None
+        return caller
     if login.token is None:
         raise Refused(422, "allowed: token or code")
     row = token_row(login.token.strip(), service.tokens.read())
-    return Caller(row.user, row.operator), row.id
+    return Caller(row.user, row.operator, row.id)
 
 
 def _as_answer(caller: Caller) -> dict[str, Any]:

@@ -352,6 +352,9 @@ class Caller:
     user: str
     operator: bool
     """May see and control the jobs of all users, and drain nodes."""
+    token: int | None = None
+    """Id of the token that was sent, or that opened the session; None: an account of the machine."""
+    in_session: bool = False
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,27 @@ def test_session_ends_with_its_token(api: Serving, log_in: LogIn) -> None:
     assert (whoami(api, session), whoami(api, other)) == (401, 200)
 
 
+def test_session_by_a_code_ends_with_the_token(api: Serving) -> None:
+    made = create_token(api.store, "ann", operator=False, engine=None)
+    code = api.ask("POST", "/v1/login-codes", headers={"Authorization": f"Bearer {made.text}"}, tcp=True).json
+    late = api.ask("POST", "/v1/login-codes", headers={"Authorization": f"Bearer {made.text}"}, tcp=True).json
+    opened = api.ask("POST", "/v1/session", {"code": code["code"]}, headers=SAME_SITE, tcp=True)
+    session = {"Cookie": cookie_of(opened)}
+    assert whoami(api, session) == 200
+    assert api.ask("POST", f"/v1/tokens/{made.row.id}/revoke").status == 200
+    assert whoami(api, session) == 401
+    opened = api.ask("POST", "/v1/session", {"code": late["code"]}, headers=SAME_SITE, tcp=True)
+    assert whoami(api, {"Cookie": cookie_of(opened)}) == 401
+
+
+def test_session_opens_no_further_session(api: Serving, log_in: LogIn) -> None:
+    answer = api.ask("POST", "/v1/login-codes", headers=log_in("ann"), tcp=True)
+    assert (answer.status, answer.message) == (
+        403,
+        "a session opens no other session; use a token or an account",
+    )
+
+
 def test_session_ends_after_its_time(api: Serving, log_in: LogIn) -> None:
     session = log_in("ann")
     kept = api.store.session(hash_of(session["Cookie"].partition("=")[2]))
