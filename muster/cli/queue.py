@@ -120,11 +120,12 @@ def _add_starts(client: Client, queue: Queue, draws: int) -> None:
     """When each job that waits is expected to start, and what the simulations go by."""
     from muster.cli.starts import starts_of_queue
 
-    found = starts_of_queue(client, draws)
+    waits = any(job["state"] == "queued" for job in queue["jobs"])
+    found = starts_of_queue(client, draws) if waits else {"jobs": []}
     starts = {one["job_id"]: one["start"] for one in found.pop("jobs")}
     for job in queue["jobs"]:
         job["start"] = starts.get(job["job_id"])
-    queue["simulated"] = found
+    queue["simulated"] = found or None
 
 
 def _shown(queue: Queue) -> list[Any]:
@@ -136,7 +137,7 @@ def _shown(queue: Queue) -> list[Any]:
         return [*queue["notices"], f"None of these; in all: {line}" if counts else line]
     more = " The first ones of them are shown; --all shows all." if queue["more"] else ""
     basis = []
-    if "simulated" in queue:
+    if queue.get("simulated"):
         from muster.cli.starts import basis_of
 
         simulated = queue["simulated"]

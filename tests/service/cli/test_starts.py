@@ -69,3 +69,11 @@ def test_mistakes_name_their_flag(
 def test_would_without_log_and_daemon_says_so(muster: Muster, no_daemon: Path) -> None:
     found = muster("would", "--gpus", "1")
     assert (found.status, "muster serve" in found.err) == (1, True), found.err
+
+
+def test_starts_of_an_empty_queue_are_none(muster: Muster, api: Serving) -> None:
+    shown = muster("queue", "--start")
+    assert (shown.status, "No job has been submitted yet" in shown.out) == (0, True), shown.err
+    assert json.loads(muster("queue", "--start", "--json").out)["simulated"] is None
+    api.store.submit([Submission("ann", a_request(held=True))])
+    assert json.loads(muster("queue", "--start", "--json").out)["jobs"][0]["start"] is None
