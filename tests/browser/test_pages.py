@@ -6,9 +6,10 @@ import re
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.conftest import MANY
 from tests.browser.driven import DARK, PHONE, WIDE, Daemon, axe_script, daemon
@@ -149,6 +150,36 @@ def test_timeline_zooms_moves_and_leads_to_jobs(browser: Browser, busy: Daemon) 
             page.wait_for_timeout(200)
         page.mouse.click(right, top)
         expect(page.get_by_role("heading", name=re.compile("^Job "))).to_be_visible()
+
+
+def test_timeline_loads_what_was_zoomed_to_meanwhile(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/timeline")
+        expect(page.locator("#timeline")).to_have_attribute("data-entries", re.compile("[1-9]"))
+        asked: list[Route] = []
+        page.route("**/v1/timeline?*", lambda route: asked.append(route))
+        for _ in range(3):
+            page.get_by_role("button", name="Zoom out").click()
+        with page.expect_request(lambda request: _since(request) < _since(asked[0].request) - 60):
+            asked[0].continue_()
+
+
+def test_timeline_shows_each_change_by_itself(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/timeline")
+        canvas = page.locator("#timeline")
+        for _ in range(2):
+            expect(canvas).to_have_attribute("data-entries", re.compile("[1-9]"))
+            before = str(canvas.get_attribute("data-entries"))
+            with busy.client() as client:
+                running = client.get("/v1/jobs:search", state="running", limit=1)["jobs"][0]["job_id"]
+                client.post(f"/v1/jobs/{running}/cancel")
+            expect(canvas).not_to_have_attribute("data-entries", before)
+
+
+def _since(request: Request) -> float:
+    """Of a request for a part of the timeline; of any other never."""
+    return float(parse_qs(urlsplit(request.url).query).get("since", ["inf"])[0])
 
 
 def test_log_follows_to_the_end_of_the_job(browser: Browser) -> None:

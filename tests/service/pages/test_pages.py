@@ -110,6 +110,32 @@ def test_map_shows_which_gpus_are_held(api: Serving, log_in: LogIn) -> None:
     assert "1 job of other users" in shown
 
 
+def test_page_of_a_job_says_its_share_of_a_gpu(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request(gpus=1, gpu_share=0.5))])
+    shown = api.ask("GET", f"/jobs/{job}", headers=log_in("ann"), tcp=True).body.decode()
+    assert "UTC, 0.5 of a GPU" in shown
+
+
+def test_names_on_gpus_can_be_read(api: Serving) -> None:
+    """WCAG 2.1: 4.5 to 1, on the cells of the map and on the bars of the timeline."""
+    style, script = (api.ask("GET", f"/static/{name}").body.decode() for name in ("pages.css", "timeline.js"))
+    colours = dict(re.findall(r"--((?:on-)?cell(?:-\w+)?): (#\w+);", style))
+    text = luminance(colours.pop("on-cell"))
+    assert len(colours) == 7
+    for colour in colours.values():
+        assert (text + 0.05) / (luminance(colour) + 0.05) >= 4.5, colour
+    assert 'colour("on-cell")' in script
+    assert "colour(`cell-${" in script
+
+
+def luminance(colour: str) -> float:
+    """As WCAG defines it, of `#rgb` or `#rrggbb`."""
+    digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
+    shares = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    light = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in shares]
+    return sum(part * weight for part, weight in zip(light, (0.2126, 0.7152, 0.0722), strict=True))
+
+
 def test_search_finds_and_sorts(api: Serving, log_in: LogIn) -> None:
     names = ("bert one", "resnet_50%", "bert two")
     api.store.submit([Submission("ann", a_request(name=name)) for name in names])

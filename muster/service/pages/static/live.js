@@ -9,6 +9,7 @@ const RETRY_MS = 2_000;
 const LOG_PAUSE_MS = 1_000;
 const AGAIN_MS = 2_000;
 const LONGEST_LOG = 200_000;
+const ENDED = ["completed", "failed", "cancelled", "timed_out"];
 
 /** @type {any} */
 const morph = /** @type {any} */ (window).Idiomorph.morph;
@@ -46,6 +47,11 @@ function tick() {
     time.textContent = duration(Math.max(Date.now() / 1000 - Number(time.getAttribute("data-since")), 0));
 }
 
+/** Something has changed: what is loaded by scripts may be another, even where the body of the page is the same. */
+function announce() {
+  document.dispatchEvent(new Event("muster:refreshed"));
+}
+
 /** Fetch this page again and merge it into what is shown. */
 async function refresh() {
   if (refreshing) {
@@ -60,6 +66,7 @@ async function refresh() {
     if (answer.redirected) return toLogin();
     fetchedAt = Date.now();
     if (answer.status >= 500) setTimeout(refreshSoon, RETRY_MS);
+    if (answer.status === 304) return announce();
     if (!answer.ok) return;
     tag = answer.headers.get("ETag") ?? "";
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -72,7 +79,7 @@ async function refresh() {
       },
     });
     tick();
-    document.dispatchEvent(new Event("muster:refreshed"));
+    announce();
   } catch {
     // The stream of events says that the daemon is away.
     setTimeout(refreshSoon, RETRY_MS);
@@ -205,6 +212,7 @@ async function followLog(box) {
       if (atEnd) box.scrollTop = box.scrollHeight;
       continue;
     }
+    if (ENDED.includes(answer?.headers.get("Muster-Job-State") ?? "")) return;
     await new Promise((done) => setTimeout(done, LOG_PAUSE_MS));
   }
 }

@@ -29,6 +29,7 @@ let until = Date.now() / 1000;
 let since = until - Number(windowChoice.value);
 let following = true;
 let asked = false;
+let outdated = false;
 let fitted = false;
 
 /** @param {string} name */
@@ -104,11 +105,13 @@ function draw() {
 }
 
 async function load() {
+  outdated = asked;
   if (asked) return;
   asked = true;
   const margin = until - since;
   const answer = await fetch(`/v1/timeline?since=${since - margin}&until=${until + margin}`).catch(() => null);
   asked = false;
+  if (outdated) void load();
   if (!answer?.ok) return;
   const found = await answer.json();
   entries = found.entries;
