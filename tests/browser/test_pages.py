@@ -182,6 +182,15 @@ def _since(request: Request) -> float:
     return float(parse_qs(urlsplit(request.url).query).get("since", ["inf"])[0])
 
 
+@pytest.mark.parametrize("how", [WIDE, PHONE], ids=["wide", "phone"])
+def test_long_names_fit_on_the_page_of_a_job(browser: Browser, busy: Daemon, how: Any) -> None:
+    (job,) = busy.submit([{"name": "x" * 200, "gpus": 8}])
+    with busy.visited(browser, **how) as visit:
+        page = visit.open(f"/jobs/{job}")
+        expect(page.locator("#why p").first).to_contain_text("xxx")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_log_follows_to_the_end_of_the_job(browser: Browser) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, gate = Path(folder, "home"), Path(folder, "gate")

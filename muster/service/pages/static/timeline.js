@@ -44,7 +44,15 @@ function colourOf(value) {
   let sum = typeof value === "number" ? value : 0;
   if (typeof value === "string")
     for (const [at, letter] of [...value].entries()) sum += Number(letter.codePointAt(0)) * (at + 1);
-  return colour(`series-${(sum % COLOURS) + 1}`);
+  return colour(`cell-${(sum % COLOURS) + 1}`);
+}
+
+/** @param {string} text @param {number} left @param {number} bottom @param {number} room so wide at most: the rest is cut off */
+function write(text, left, bottom, room) {
+  const letters = [...text];
+  const part = room / Math.max(paint.measureText(text).width, 1);
+  const kept = part >= 1 ? text : letters.slice(0, Math.max(Math.floor(letters.length * part) - 1, 0)).join("") + "…";
+  paint.fillText(kept, left, bottom, room);
 }
 
 function drawAxis() {
@@ -67,7 +75,7 @@ function drawAxis() {
     paint.moveTo(0, y);
     paint.lineTo(canvas.clientWidth, y);
     paint.stroke();
-    if (machine.gpus * rowHeight() >= 12) paint.fillText(machine.node, 6, y + 13, LABEL - 12);
+    if (machine.gpus * rowHeight() >= 12) write(machine.node, 6, y + 13, LABEL - 12);
   }
 }
 
@@ -80,7 +88,7 @@ function draw() {
   drawAxis();
   const height = rowHeight();
   const by = /** @type {"job_id" | "user" | "name"} */ (byChoice.value);
-  const other = colour("quiet");
+  const other = colour("cell-others");
   paint.save();
   paint.beginPath();
   paint.rect(LABEL, 0, width(), canvas.clientHeight - AXIS);
@@ -95,8 +103,8 @@ function draw() {
       const y = (first + gpu) * height;
       paint.fillRect(left, y + Math.min(height * 0.1, 1), Math.max(right - left - 0.5, 1), Math.max(height * 0.9, 1));
       if (height >= 13 && right - left > 40 && entry.job_id !== null) {
-        paint.fillStyle = colour("surface");
-        paint.fillText(`${entry.job_id} ${entry.name}`, Math.max(left, LABEL) + 3, y + height / 2 + 4, right - Math.max(left, LABEL) - 6);
+        paint.fillStyle = colour("on-cell");
+        write(`${entry.job_id} ${entry.name}`, Math.max(left, LABEL) + 3, y + height / 2 + 4, right - Math.max(left, LABEL) - 6);
         paint.fillStyle = colourOf(entry[by]);
       }
     }
