@@ -58,6 +58,18 @@ def data(rows: Rows) -> alt.InlineData:
     return alt.InlineData(values=rows)
 
 
+def lines(name: str, width: float) -> list[str]:
+    """The name in lines of so many pixels, broken after a joint where there is one in the second half of a line."""
+    most = max(8, int(width / (1.1 * CHARACTER)))
+    broken = []
+    while len(name) > most:
+        joint = max(name.rfind(letter, 0, most) for letter in " +-_/")
+        end = joint + 1 if joint >= most / 2 else most
+        broken.append(name[:end])
+        name = name[end:]
+    return [*broken, name]
+
+
 def fitted(chart: alt.Chart | alt.LayerChart, room: ChartSpace, height: float) -> alt.TopLevelMixin:
     """A single plot that fills the room with its axes and legend."""
     autosize = alt.AutoSizeParams(type="fit-x", contains="padding")
@@ -91,7 +103,13 @@ def panels(
     panel: alt.Chart | alt.LayerChart, rows: Rows, field: str, order: Sequence[str], columns: int
 ) -> alt.FacetChart:
     """A panel a value of the field, in the order given, its name above its left corner."""
-    header = alt.Header(labelAnchor="start", labelOrient="top", labelPadding=4, title=None)
+    header = alt.Header(
+        labelAnchor="start",
+        labelOrient="top",
+        labelPadding=4,
+        labelExpr="split(datum.label, '\\n')",
+        title=None,
+    )
     facet = alt.Facet(f"{field}:N", sort=list(order), header=header)
     return panel.facet(facet, data=data(rows), columns=columns, spacing={"row": 14, "column": 18})
 

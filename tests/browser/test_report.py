@@ -212,6 +212,18 @@ def test_each_chart_is_saved_as_a_picture(
             assert saved.value.path().read_bytes().startswith(first)
 
 
+def test_long_names_of_bars_are_drawn_in_full(browser: Browser, tmp_path: Path) -> None:
+    tenants = ["a-tenant-whose-name-is-as-long-as-that-of-its-whole-department", "b"]
+    names = ["srtf+proportional+consolidate+easy", "multifactor+proportional+pack"]
+    runs = [scheduled("fifo", jobs=20, tenants=tenants, name=name) for name in names]
+    write_report(write_comparison(runs, tmp_path), knowledge_of=knowledge_of)
+    with opened(browser, tmp_path, **PHONE) as page:
+        with page.expect_download() as saved:
+            chart(page, "wait-by-tenant").get_by_role("button", name="SVG").click()
+        drawn = "".join(re.findall(r">([^<]+)<", saved.value.path().read_text()))
+    assert all(name in drawn for name in (*names, *tenants)), drawn
+
+
 def test_the_recorded_history_stands_beside_the_runs(browser: Browser, tmp_path: Path) -> None:
     fifo = scheduled("fifo", jobs=40, tenants=TENANTS)
     folder = write_comparison([fifo, scheduled("las", jobs=40, tenants=TENANTS)], tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from muster.palette import DARK, LIGHT
 from muster.report.charts import charts_of
 from muster.report.curves import LOG_TICKS, distribution_chart, queue_chart
-from muster.report.drawing import PHONE, time_unit
+from muster.report.drawing import CHARACTER, HALF, PHONE, ChartSpace, lines, time_unit
 from muster.report.gantt import bars, stretches
-from muster.report.series import GANTT_ROWS, chart_series, size_name
+from muster.report.means import means_chart
+from muster.report.render import svg_of
+from muster.report.series import GANTT_ROWS, GroupMean, chart_series, size_name
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
 
@@ -187,3 +190,24 @@ def test_names_on_a_logarithmic_axis_are_their_durations() -> None:
     assert {name: int(count) * units[unit] for name, (count, unit) in names.items()} == {
         name: seconds for seconds, name in LOG_TICKS.items()
     }
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("room", [HALF, PHONE], ids=["half", "phone"])
+def test_long_names_of_bars_are_written_in_full(room: ChartSpace, several: bool) -> None:
+    names = ["srtf+proportional+consolidate+easy+" + "x" * 60, "fifo"]
+    groups = ["a-tenant-whose-name-is-as-long-as-that-of-its-whole-department", "b"]
+    means = [GroupMean(group, 3, 60.0) for group in groups]
+    runs = [(name, means) for name in names[: 2 if several else 1]]
+    svg = svg_of(means_chart("means", "", "", runs, groups).spec(room), "c")
+    texts = "".join(re.findall(r">([^<]+)<", svg))
+    assert "…" not in texts
+    for name in (*(names if several else ()), *groups):
+        assert name in texts
+
+
+@given(st.text(alphabet="ab+- _", max_size=60), st.floats(1, 400))
+def test_lines_of_a_name_are_the_name(name: str, width: float) -> None:
+    broken = lines(name, width)
+    assert "".join(broken) == name
+    assert all(len(line) <= max(8, width / CHARACTER) for line in broken)

@@ -162,41 +162,45 @@ function bars(groups) {
   const most = Math.max(1e-9, ...shown.flatMap((group) => group.bars.map((bar) => (Number.isFinite(bar.value) ? bar.value : 0))));
   const columns = (/** @type {number} */ width) => (width > 800 && shown.length > 4 ? 3 : width > 700 && shown.length > 1 ? 2 : 1);
   const heads = shown.length > 1 || groups.some((group) => group.group !== "");
-  const groupHeight = (/** @type {number} */ at) => (shown[at]?.bars.length ?? 0) * 20 + (heads ? 34 : 8);
-  const rowTops = (/** @type {number} */ width) => {
-    const tops = [0];
-    for (let at = 0; at < shown.length; at += columns(width)) tops.push(tops[tops.length - 1] + Math.max(...Array.from({ length: columns(width) }, (_, more) => groupHeight(at + more))));
-    return tops;
-  };
-  /** @param {number} width */
+  const longest = Math.max(1, ...shown.flatMap((group) => group.bars.map((bar) => bar.name.length)));
+  /** Names that would leave too little to the bars stand above them, in as many lines as they need. @param {number} width */
   const places = (width) => {
     const each = (width + 18) / columns(width);
-    const longest = Math.max(1, ...shown.flatMap((group) => group.bars.map((bar) => bar.name.length)));
-    const label = Math.min(6.7 * longest + 10, 0.42 * each);
-    const tops = rowTops(width);
-    return shown.flatMap((group, at) =>
-      group.bars.map((bar, line) => ({
-        group, bar, line, label,
-        x: (at % columns(width)) * each,
-        y: tops[Math.floor(at / columns(width))] + (heads ? 26 : 4) + line * 20,
-        width: Math.max(4, each - 18 - label - 64),
-      })),
-    );
+    const beside = 6.7 * longest + 10 <= 0.42 * each;
+    const label = beside ? 6.7 * longest + 10 : 0;
+    const places = [];
+    let top = 0;
+    let end = 0;
+    for (const [at, group] of shown.entries()) {
+      if (at % columns(width) === 0) top = end;
+      const head = heads ? wrapped(`${group.group} · ${counted(group.bars[0].jobs, "job")}`, (each - 18) / 7) : [];
+      let y = top + (heads ? 11 + 15 * head.length : 4);
+      for (const bar of group.bars) {
+        const name = beside ? [bar.name] : wrapped(bar.name, (each - 18) / 6.7);
+        if (!beside) y += 15 * name.length;
+        places.push({ group, bar, name, head: head.splice(0), beside, label, x: (at % columns(width)) * each, y, width: Math.max(4, each - 18 - label - 64) });
+        y += beside ? 20 : 24;
+      }
+      end = Math.max(end, y + (heads ? 8 : 4));
+    }
+    return { places, height: end };
   };
   return {
-    height: (width) => Math.max(40, rowTops(width).at(-1) ?? 40),
+    height: (width) => Math.max(40, places(width).height),
     draw(to, width, _, colour) {
       if (!shown.length) to.text("No job that completed is left by the filter.", 0, 20, { fill: colour("quiet") });
-      for (const { group, bar, line, label, x, y, width: room } of places(width)) {
-        if (line === 0 && heads) to.text(`${group.group} · ${counted(bar.jobs, "job")}`, x, y - 9, { fill: colour("ink"), bold: true, width: room + label + 60 });
-        to.text(bar.name, x + label - 8, y + 13, { fill: colour("ink"), align: "right", width: label - 8 });
+      for (const { bar, name, head, beside, label, x, y, width: room } of places(width).places) {
+        const above = y - 9 - (beside ? 0 : 15 * name.length);
+        for (const [line, words] of head.entries()) to.text(words, x, above - 15 * (head.length - 1 - line), { fill: colour("ink"), bold: true });
+        if (beside) to.text(bar.name, x + label - 8, y + 13, { fill: colour("ink"), align: "right" });
+        else for (const [line, words] of name.entries()) to.text(words, x, y - 3 - 15 * (name.length - 1 - line), { fill: colour("ink") });
         const length = Number.isFinite(bar.value) ? (bar.value / most) * room : 0;
         to.rect(x + label, y + 2, Math.max(length, 1), 15, colour(roleOf(bar.run)));
         to.text(duration(bar.value), x + label + length + 5, y + 14, { fill: colour("ink") });
       }
     },
     under(x, y, width) {
-      const found = places(width).find((place) => x >= place.x && x < place.x + place.label + place.width + 64 && y >= place.y && y < place.y + 20);
+      const found = places(width).places.find((place) => x >= place.x && x < place.x + place.label + place.width + 64 && y >= place.y - (place.beside ? 0 : 15 * place.name.length) && y < place.y + 20);
       return found ? { words: [`${found.group.group ? `${found.group.group}: ` : ""}${found.bar.name}`, `mean ${duration(found.bar.value)} of ${counted(found.bar.jobs, "job")}`], x, y } : null;
     },
     rows: () => [["group", "scheduler", "jobs", "mean_seconds"], ...shown.flatMap(({ group, bars: all }) => all.map((bar) => [group, bar.name, bar.jobs, Number.isFinite(bar.value) ? Number(bar.value.toFixed(3)) : ""]))],

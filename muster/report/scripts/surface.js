@@ -67,6 +67,20 @@ function onCanvas(paint) {
 /** The words cut to so many characters. @param {string} words @param {number} length */
 const fitting = (words, length) => (words.length <= length ? words : `${words.slice(0, Math.max(1, Math.floor(length) - 1))}…`);
 
+/** The words in lines of at most so many characters, broken after a joint of the name where there is one. @param {string} words @param {number} length */
+function wrapped(words, length) {
+  const most = Math.max(8, Math.floor(length));
+  const lines = [];
+  let rest = words;
+  while (rest.length > most) {
+    const joint = Math.max(...[..." +-_/"].map((letter) => rest.lastIndexOf(letter, most - 1)));
+    const end = joint >= most / 2 ? joint + 1 : most;
+    lines.push(rest.slice(0, end));
+    rest = rest.slice(end);
+  }
+  return [...lines, rest];
+}
+
 /** @param {string} words */
 const escaped = (words) => words.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
 /** @param {number} value */
