@@ -49,13 +49,13 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     }
 
 
-@router.post("/{name}/drain", response_model=answers.NodeList, responses=may_answer(403, 404))
+@router.post("/{name:path}/drain", response_model=answers.NodeList, responses=may_answer(403, 404))
 def drain(name: Name, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Start nothing on a node any more, and move away what runs there."""
     return _drain(name, True, service, caller)
 
 
-@router.post("/{name}/undrain", response_model=answers.NodeList, responses=may_answer(403, 404))
+@router.post("/{name:path}/undrain", response_model=answers.NodeList, responses=may_answer(403, 404))
 def undrain(name: Name, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Use a drained node again."""
     return _drain(name, False, service, caller)

@@ -241,6 +241,14 @@ def test_nodes_are_drained_and_used_again(api: Serving) -> None:
     assert unknown.status == 404
 
 
+def test_a_node_with_a_slash_in_its_name_is_drained(api: Serving) -> None:
+    first, *others = api.status.cluster.nodes
+    api.status.cluster = replace(api.status.cluster, nodes=(replace(first, name="rack/1"), *others))
+    for what, drained in (("drain", True), ("undrain", False)):
+        answer = api.ask("POST", f"/v1/nodes/rack%2F1/{what}")
+        assert [(node["name"], node["drained"]) for node in answer.json["nodes"]] == [("rack/1", drained)]
+
+
 def test_models_that_were_measured_here_are_known_at_once(api: Serving) -> None:
     known = {model["name"] for model in api.ask("GET", "/v1/models").json["models"]}
     assert "resnet18" in known
