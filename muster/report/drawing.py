@@ -138,9 +138,12 @@ def stepped_rows(run: str, steps: Steps, quantity: str) -> Rows:
 
 
 def stepped(run: str, steps: Steps, divisor: float) -> Rows:
-    """A row a step, and one that draws the last to its end; what is not a number draws nothing."""
+    """A row a step, and one that draws the last to its end; what is not a number draws nothing.
+
+    A run that took no time, because no job of it could run, has no step.
+    """
     values = [*steps.values.tolist(), *steps.values[-1:].tolist()]
     return [
         {"run": run, "time": time / divisor, "value": value if isfinite(value) else None}
-        for time, value in zip(steps.times.tolist(), values, strict=True)
+        for time, value in zip(steps.times.tolist()[: len(values)], values, strict=True)
     ]

@@ -103,8 +103,12 @@ def jain(shares: list[float]) -> float | None:
 
 
 def _slowdown() -> pl.Expr:
-    """JCT over the time the job takes at its reference, never waiting; null where there is no work."""
-    return pl.when(pl.col("ideal_seconds") > 0).then(pl.col("jct_seconds") / pl.col("ideal_seconds"))
+    """JCT over the time the job takes at its reference, never waiting; null where there is no work.
+
+    Also null where the JCT rounds to 0: the work is too short for the clock so long after time 0.
+    """
+    known = (pl.col("ideal_seconds") > 0) & (pl.col("jct_seconds") > 0)
+    return pl.when(known).then(pl.col("jct_seconds") / pl.col("ideal_seconds"))
 
 
 def _finish_time_fairness(record: Record) -> FloatArray:

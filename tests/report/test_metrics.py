@@ -18,6 +18,7 @@ from muster.report import summarise
 from muster.report.metrics import distribution, jain
 from muster.report.timeline import Steps, gpus_in_use, held, jobs_waiting, window
 from muster.runtime.records import DECISIONS, Record
+from tests.building import cluster_of, job, jobs_of, run
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
 
@@ -115,6 +116,14 @@ def test_a_run_without_events_has_figures_without_values() -> None:
     assert summary["jct_seconds"]["mean"] is None
     assert summary["utilization"]["gpu"] is None
     assert summary["makespan_seconds"] is None
+    json.dumps(summary, allow_nan=False)
+
+
+def test_jobs_too_short_for_the_clock_leave_figures_finite() -> None:
+    """A nanosecond of work at second 1e11 ends at the moment at which it begins."""
+    result = run(jobs_of(job(0, 1e-9), job(1e11, 1e-9)), cluster_of(2), "fifo")
+    summary = summarise(result.record)
+    assert summary["completed"] == 2
     json.dumps(summary, allow_nan=False)
 
 

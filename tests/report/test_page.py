@@ -256,6 +256,11 @@ def test_a_run_in_which_nothing_happened_has_a_page(tmp_path: Path) -> None:
     assert Page(page).open == []
 
 
+def test_a_comparison_with_a_run_without_jobs_has_a_page(tmp_path: Path) -> None:
+    compared = write_comparison([scheduled("las", jobs=5), tables(jobs=[])], tmp_path)
+    assert Page(write_report(compared, ["html"]).read_text(encoding="utf-8")).open == []
+
+
 def test_all_that_a_comparison_lacks_is_reported_at_once(tmp_path: Path) -> None:
     folder = write_comparison([scheduled("fifo", jobs=5), scheduled("las", jobs=5)], tmp_path)
     (folder / "fifo+proportional+pack" / "jobs.parquet").unlink()
