@@ -255,6 +255,22 @@ cdef void finish_job(Runtime* world, int64_t job) noexcept nogil:
     _stop(fact, finish, COMPLETED if completed else TIMED_OUT)
 
 
+cdef void _lose_unsaved(Fact* fact, double now, RestartModel* laws) noexcept nogil:
+    """Fall back to the last checkpoint: the productive seconds since then count as lost in restarts.
+
+    They come off the stages in proportion, because a job does not keep those since its checkpoint apart.
+    """
+    cdef double productive = fact.input + fact.compute + fact.communication
+    cdef double since = max(now - fact.resumes, 0.0)
+    cdef double lost = min(since - floor(since / laws.checkpoint_every) * laws.checkpoint_every, productive)
+    fact.done = fact.saved
+    if lost > 0:
+        fact.input -= lost * (fact.input / productive)
+        fact.compute -= lost * (fact.compute / productive)
+        fact.communication -= lost * (fact.communication / productive)
+        fact.restart += lost
+
+
 cdef void interrupt_at_node(Runtime* world, int64_t* active, int64_t count, int64_t node, double now) noexcept nogil:
     """Stop every job that holds something on a failed node; each falls back to its last checkpoint."""
     cdef Books* books = &world.books
@@ -271,7 +287,7 @@ cdef void interrupt_at_node(Runtime* world, int64_t* active, int64_t count, int6
             continue
         fact = &world.facts[job]
         settle_job(fact, now, world.laws)
-        fact.done = fact.saved
+        _lose_unsaved(fact, now, world.laws)
         chain = books.heads[job]
         _close_rows(world, chain, now)
         row = chain

@@ -45,6 +45,20 @@ def test_a_job_falls_back_to_its_last_checkpoint(every: float, restart_cost: flo
     assert column(result, "preemptions")[0] > 0
 
 
+@pytest.mark.parametrize("order", ["fifo", "las", "srtf+tune"])
+def test_lost_work_counts_as_restarts(order: str) -> None:
+    """Without restart costs all time beside the work of a job is what failures lost."""
+    trace = jobs_of(*(job(at, 1500, gpus=2, model="m5") for at in range(0, 500, 50)))
+    result = run(trace, cluster_of(4, 4), order, failures=RARE, checkpoint_seconds=200.0)
+    jobs = result.record.jobs
+    stages = jobs["input_stall_seconds"] + jobs["compute_seconds"] + jobs["communication_seconds"]
+    assert jobs["preemptions"].sum() > 0
+    assert (jobs["restart_seconds"] > 0).any()
+    assert (stages + jobs["restart_seconds"] - jobs["run_seconds"]).abs().max() < 1e-6
+    if order != "srtf+tune":
+        assert stages.to_list() == pytest.approx([1500.0] * len(jobs))
+
+
 def test_only_jobs_of_the_failed_node_are_hit() -> None:
     """A gang over two nodes loses with either; a job on the third goes on, and what the gang held is free."""
     few = Failures(mean_seconds_between=4000.0, repair_seconds=10.0)
