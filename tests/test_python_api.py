@@ -216,6 +216,8 @@ def test_wrong_jobs_are_named_with_row_and_column(jobs: object, message: str) ->
         (["--round", "0"], {"round": 0.0}),
         (["--round", "often"], {"round": "often"}),
         (["--round-origin", "noon"], {"round_origin": "noon"}),
+        (["--round-origin", "first-arrival"], {"round_origin": "first-arrival"}),
+        (["--round-origin", "100"], {"round_origin": 100}),
         (["--restart-cost", "1 year"], {"restart_cost": "1 year"}),
         (["--measure", "5:3"], {"measure": (5, 3)}),
         (["--measure", "5"], {"measure": "5"}),

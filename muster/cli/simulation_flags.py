@@ -39,7 +39,7 @@ class SimulationFlags:
         ),
     ] = None
     round_origin: Annotated[
-        str, typer.Option(metavar="WHEN", help="Second of the first round, or first-arrival.")
+        str, typer.Option(metavar="WHEN", help="Second of the first round, or first-arrival; needs rounds.")
     ] = "0"
     restart_cost: Annotated[
         str | None,

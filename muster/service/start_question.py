@@ -88,13 +88,14 @@ def question_of(
         least_past_seconds=_LEAST_PAST_SECONDS,
     )
     lengths = [GUESSED_SECONDS if left is None else left for left in map(seconds_left, rows, work)]
+    turn = coarse_turn(rows, lengths, status)
     options = Options(
         end_at_limit=True,
         skip_impossible=True,
         records=False,
         knowledge="none",
-        round_seconds=coarse_turn(rows, lengths, status),
-        round_origin=seen.now,
+        round_seconds=turn,
+        round_origin=0.0 if turn is None else seen.now,
         restart_cost_seconds=status.restart_cost_seconds,
     )
     ones = [jobs.slice(len(living) + at, 1) for at in range(len(shapes))]

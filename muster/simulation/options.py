@@ -103,6 +103,8 @@ class Options:
             yield "--round-origin", origin, origin == FIRST_ARRIVAL, what
         else:
             yield "--round-origin", origin, isfinite(origin), not_negative
+        what = "there are no rounds to begin; give --round SECONDS, or leave it out"
+        yield "--round-origin", origin, rounds is not None or origin == 0, what
         networks = (AUTO, NONE, *FLAVOURS)
         what = with_hint(f"allowed: {AUTO}, {NONE}, {' or '.join(FLAVOURS)}", _hint(self.network, networks))
         yield "--network", self.network, self.network in networks, what

@@ -50,13 +50,12 @@ def test_lost_work_counts_as_restarts(order: str) -> None:
     """Without restart costs all time beside the work of a job is what failures lost."""
     trace = jobs_of(*(job(at, 1500, gpus=2, model="m5") for at in range(0, 500, 50)))
     result = run(trace, cluster_of(4, 4), order, failures=RARE, checkpoint_seconds=200.0)
-    jobs = result.record.jobs
-    stages = jobs["input_stall_seconds"] + jobs["compute_seconds"] + jobs["communication_seconds"]
-    assert jobs["preemptions"].sum() > 0
-    assert (jobs["restart_seconds"] > 0).any()
-    assert (stages + jobs["restart_seconds"] - jobs["run_seconds"]).abs().max() < 1e-6
-    if order != "srtf+tune":
-        assert stages.to_list() == pytest.approx([1500.0] * len(jobs))
+    names = ("input_stall_seconds", "compute_seconds", "communication_seconds", "restart_seconds")
+    stages = np.array([result.record.jobs[name].to_numpy() for name in names])
+    assert stages[3].max() > 0
+    assert stages.sum(axis=0) == pytest.approx(result.record.jobs["run_seconds"].to_numpy())
+    if order != "srtf+tune":  # which changes their speed
+        assert stages[:3].sum(axis=0) == pytest.approx(np.full(10, 1500.0))
 
 
 def test_only_jobs_of_the_failed_node_are_hit() -> None:
