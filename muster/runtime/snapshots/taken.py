@@ -48,6 +48,8 @@ OF_OWNERS, OF_ENDED = ("tenant", "user"), ("state", "attained", "run")
 KNOWN_SPEC = tuple(name for name in ASKED.names or () if name != "iterations")
 KNOWN_STATUS = tuple(name for name in FACTS.names or () if name != "finish")
 """What a scheduler may know: not how much work a job really has, nor when it will be done."""
+SIZED_OF_GANGS = ("priority", "urgency", "target", "loss", "target_loss")
+"""Columns of what is sized that hold for gangs too: what their completion is worth, and the loss they train to."""
 _WHERE = "snapshot"
 MODEL = TypeAdapter(Model)
 CLUSTER = TypeAdapter(Cluster)
@@ -202,7 +204,7 @@ class TakenSnapshot:
             id=table.ids.gather(self.index).to_list(),
             spec=columns_of(spec, KNOWN_SPEC),
             status=columns_of(self.facts, KNOWN_STATUS),
-            sized=columns_of(self.sized, SIZED.names or ()) if self.asked["sync"].any() else {},
+            sized=columns_of(self.sized, (SIZED.names or ()) if self.asked["sync"].any() else SIZED_OF_GANGS),
             ring_seconds=plain(table.ring_seconds),
             others=self._others(),
         )

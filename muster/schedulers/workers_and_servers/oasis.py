@@ -88,7 +88,7 @@ class Oasis(PeriodicScheduler):
         seconds = question.remaining[pairs.job] * pairs.seconds
         usage = question.usage(pairs.job, pairs.workers, pairs.servers)
         worth = question.worth(pairs.job, question.now - question.arrival[pairs.job] + seconds)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             a_unit = np.where(usage > 0, worth[:, None] / usage, 0.0)
         highest: Floats = np.maximum(a_unit.max(axis=0), 1e-12)
         # The worst of a job is the end of the horizon, spread over all that it would hold until then, over 4.

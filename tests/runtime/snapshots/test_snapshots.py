@@ -16,7 +16,7 @@ from muster.runtime.snapshots.taking import SnapshotTaker
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.registry import build
 from muster.simulation import simulate
-from tests.building import cluster_of, jobs_of, run
+from tests.building import cluster_of, job, jobs_of, run
 from tests.simulation.fixed_runs import RUNS, FixedRun
 from tests.simulation.random_runs import case_of
 from tests.simulation.test_variable_batches import mixed, model_of
@@ -93,6 +93,17 @@ def test_replay_decides_as_the_run_did(fixed: FixedRun) -> None:
 def test_replay_chooses_sizes_and_batches_as_the_run_did(times_the_batch: int | None) -> None:
     taker = EveryFew(build("gittins+joint"))
     run(jobs_of(*mixed(5, times_the_batch)), cluster_of(4, 4), taker, models=model_of(50.0, 5000.0))
+    check(taker.taken)
+
+
+@pytest.mark.parametrize("scheduler", ["oasis", "smd", "optimus"])
+@pytest.mark.parametrize("worth", [None, 5.0])
+def test_replay_knows_what_gangs_are_worth(scheduler: str, worth: float | None) -> None:
+    target = None if worth is None else 400.0
+    rows = [job(60.0 * at, 300.0, 1 + at % 4) for at in range(6)]
+    trace = jobs_of(*(row | {"utility_priority": worth, "utility_target_seconds": target} for row in rows))
+    taker = EveryFew(build(scheduler))
+    run(trace, cluster_of(4, 4), taker)
     check(taker.taken)
 
 
