@@ -1,9 +1,9 @@
 """When waiting jobs start: simulations of a queue as it is, over durations drawn from what has ended.
 
-A job that waits or runs takes a share of its time limit as long as the jobs that ended took of theirs, of the same user
-where enough are known; a running job at least as long as it has run. A job without a time limit takes as long as one of
-those that ended, and one of which it is known how long it takes, takes that. Jobs that are yet to come are drawn too:
-those of the recent past, at the rate of the recent past.
+A job that waits or runs takes a share of its time limit, as long as the jobs that ended took of theirs
+(`muster.simulation.drawn_durations`); a running job at least as long as it has run. A job without a time limit takes
+as long as one of those that ended, and one of which it is known how long it takes, takes that. Jobs that are yet to
+come are drawn too: those of the recent past, at the rate of the recent past.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from muster.cluster.ledger_arrays import Floats
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.queue_order.multifactor import DECAY
+from muster.simulation.drawn_durations import DurationUrns, PastDurations
 from muster.simulation.options import Options
 from muster.simulation.resumed import Place, ResumedScheduler, Resumption
 from muster.simulation.simulate import Continued, simulate
@@ -30,9 +31,10 @@ from muster.workload.trace import trace_of
 DRAWS = 40
 FEWEST_DRAWS = 5
 INTERVAL = (0.1, 0.9)
-"""Quantiles of the drawn starts: the interval is to have the start in four of five cases."""
-_OWN_JOBS = 20
-"""From so many ended jobs of its user on, a job goes by these alone."""
+"""Quantiles of the drawn starts: the interval is to have the start in four of five cases.
+
+Fewer than nine draws reach no such quantile: the interval is then from the least to the most of them.
+"""
 _LONGEST_PAST = 500
 """Newest jobs from which those to come are drawn."""
 _TO_COME = 100
@@ -79,29 +81,9 @@ class QueueState:
     """Over which the rate of submissions is taken at least."""
 
     @cached_property
-    def shares(self) -> Floats:
-        """What the jobs that ended took of their time limits, ascending."""
-        return _shares_of(self.ended)
-
-    @cached_property
-    def shares_of_users(self) -> Mapping[str, Floats]:
-        """The same for each user of whom enough jobs have ended."""
-        return {user: _shares_of(jobs) for user, jobs in self._ended_of_users.items()}
-
-    @cached_property
-    def seconds(self) -> Floats:
-        """What the jobs that ended took, ascending."""
-        return _seconds_of(self.ended)
-
-    @cached_property
-    def seconds_of_users(self) -> Mapping[str, Floats]:
-        """The same for each user of whom enough jobs have ended."""
-        return {user: _seconds_of(jobs) for user, jobs in self._ended_of_users.items()}
-
-    @cached_property
-    def _ended_of_users(self) -> Mapping[str, pl.DataFrame]:
-        groups = self.ended.group_by("user")
-        return {str(user): jobs for (user,), jobs in groups if jobs.height >= _OWN_JOBS}
+    def past(self) -> PastDurations:
+        """How long the jobs that ended took."""
+        return PastDurations(self.ended)
 
     @property
     def has_unknown(self) -> bool:
@@ -242,19 +224,9 @@ def estimate_starts(
 
 
 def _estimate(starts: Sequence[float]) -> StartEstimate:
-    low, middle, high = np.quantile(starts, [INTERVAL[0], 0.5, INTERVAL[1]]).tolist()
+    """The next start is below the k-th of n draws with probability k / (n + 1), which is what "weibull" goes by."""
+    low, middle, high = np.quantile(starts, [INTERVAL[0], 0.5, INTERVAL[1]], method="weibull").tolist()
     return StartEstimate(low, middle, high, len(starts))
-
-
-def _shares_of(jobs: pl.DataFrame) -> Floats:
-    took = (jobs["end_seconds"] - jobs["start_seconds"]) / jobs["time_limit_seconds"]
-    shares: Floats = np.sort(took.drop_nulls().to_numpy())
-    return shares
-
-
-def _seconds_of(jobs: pl.DataFrame) -> Floats:
-    seconds: Floats = np.sort((jobs["end_seconds"] - jobs["start_seconds"]).drop_nulls().to_numpy())
-    return seconds
 
 
 def _known(jobs: pl.DataFrame) -> pl.Series:
@@ -272,13 +244,14 @@ def _drawn(
     start = running["start_seconds"].to_numpy()
     began = np.maximum(start, state.now if tick is None else tick)
     before = began - start
-    durations = np.array(_durations(state, running, state.now - start, random))
-    left = np.maximum(durations - before, state.now - began + _LEAST_SECONDS).tolist()
+    urns = DurationUrns(state.past, random)
+    durations = _durations(running, state.now - start, urns)
+    left = np.maximum(durations - before, state.now - began + _LEAST_SECONDS)
     limits = (running["time_limit_seconds"] - pl.Series(before)).clip(_LEAST_SECONDS)
     parts = [
         _columns(state, running, left, limits),
-        _columns(state, waiting, _durations(state, waiting, np.zeros(waiting.height), random)),
-        _columns(state, to_come, _durations(state, to_come, np.zeros(to_come.height), random)),
+        _columns(state, waiting, _durations(waiting, np.zeros(waiting.height), urns)),
+        _columns(state, to_come, _durations(to_come, np.zeros(to_come.height), urns)),
     ]
     jobs = pl.concat(parts).with_row_index("place").sort("submit_seconds", maintain_order=True)
     places, moments = {}, {}
@@ -289,7 +262,7 @@ def _drawn(
 
 
 def _columns(
-    state: QueueState, jobs: pl.DataFrame, durations: Sequence[float], limits: pl.Series | None = None
+    state: QueueState, jobs: pl.DataFrame, durations: Floats, limits: pl.Series | None = None
 ) -> pl.DataFrame:
     """What a simulation takes of jobs; no job runs past its limit."""
     limit = (jobs["time_limit_seconds"] if limits is None else limits).cast(pl.Float64)
@@ -306,37 +279,13 @@ def _columns(
     )
 
 
-def _durations(
-    state: QueueState, jobs: pl.DataFrame, ran: Floats, random: np.random.Generator
-) -> list[float]:
+def _durations(jobs: pl.DataFrame, ran: Floats, urns: DurationUrns) -> Floats:
     """A duration for each job: as known, else longer than it has run, and as ended jobs took."""
-    drawn = []
-    for user, limit, known, elapsed, chance in zip(
-        jobs["user"].to_list(),
-        jobs["time_limit_seconds"].to_list(),
-        _known(jobs).to_list(),
-        ran.tolist(),
-        random.random(jobs.height).tolist(),
-        strict=True,
-    ):
-        if known is not None:
-            drawn.append(elapsed + known)
-        elif limit is not None and len(state.shares):
-            shares = state.shares_of_users.get(user, state.shares)
-            drawn.append(_longer(shares, elapsed / limit, 1.0, chance) * limit)
-        else:
-            # One that has run for longer than any that ended may run as long again.
-            most = 2 * elapsed if limit is None else limit
-            drawn.append(_longer(state.seconds_of_users.get(user, state.seconds), elapsed, most, chance))
-    return drawn
-
-
-def _longer(durations: Floats, elapsed: float, most: float, chance: float) -> float:
-    """One of these durations above `elapsed`; if there is none, one up to `most`. `durations` ascend."""
-    first = int(np.searchsorted(durations, elapsed, side="right"))
-    if first == len(durations):
-        return elapsed + chance * max(most - elapsed, 0.0)
-    return float(durations[first + int(chance * (len(durations) - first))])
+    known = _known(jobs)
+    durations: Floats = ran + known.fill_null(0.0).to_numpy()
+    unknown = np.flatnonzero(known.is_null().to_numpy())
+    durations[unknown] = urns.draw(jobs[unknown.tolist()], ran[unknown])
+    return durations
 
 
 def _to_come(state: QueueState, random: np.random.Generator) -> pl.DataFrame:

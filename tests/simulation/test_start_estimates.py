@@ -229,3 +229,14 @@ def test_smaller_sizes_are_halves() -> None:
     assert smaller_sizes(16) == [8, 4, 2, 1]
     assert smaller_sizes(7) == [3, 1]
     assert smaller_sizes(1) == smaller_sizes(0) == []
+
+
+def test_intervals_end_at_starts_that_were_drawn() -> None:
+    """Of nine draws the tenth start is below the least, or above the most, once in ten times each."""
+    shares = [at / 100 for at in range(21, 100)]
+    running, waiting = jobs(("r", 970, 4, 980, None)), jobs(("w", 990, 4, None, None))
+    state = QueueState(NOW, running, ((0,),), waiting, ended(*shares))
+    few, most = start_of(state, draws=9), start_of(state, draws=5)
+    for start in (few.low, few.high, most.low, most.high):
+        assert start == pytest.approx(round(start), abs=0.01)
+    assert few.low <= most.low <= most.high <= few.high
