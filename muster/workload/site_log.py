@@ -50,7 +50,7 @@ def _of_slurm(frame: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     first = trace.jobs.row(0, named=True)
     of_first = frame.filter(pl.col("job_id") == first["job_id"])["submit_seconds"]
     zero = float(of_first[-1]) - first["submit_seconds"]
-    waits = pl.col("status").is_in(_WAITS)
+    waits = pl.col("status").is_in(_WAITS) & pl.col(sacct.OPEN)
     start = pl.when(~waits & pl.col("started")).then(pl.col("start_seconds") - zero)
     end = pl.when(~pl.col(sacct.OPEN)).then(pl.col("end_seconds") - zero)
     return frame.with_columns(

@@ -26,3 +26,14 @@ def test_jobs_without_a_limit_run_and_wait(tmp_path: Path) -> None:
     (start,) = would_start(seen, state, [Shape(4, 60.0)], draws=5)
     assert start is not None
     assert start.low > 60.0
+
+
+def test_the_earlier_run_of_a_requeued_job_does_not_wait(tmp_path: Path) -> None:
+    first = job("8", (4, 4, 5), "n1", 4, 1).replace("COMPLETED", "REQUEUED")
+    again = job("8", (5, 6, 7), "n1", 4, 1)
+    once_more = job("9", (5, 6, 7), "n1", 4, 1).replace("COMPLETED", "REQUEUED")
+    waits = job("9", (7, None, None), "None assigned", 4, 1)
+    state = queue_at(site(tmp_path, [*ENDED, first, again, once_more, waits], NODES), None)
+    assert state.waiting["job_id"].to_list() == ["9"]
+    assert state.running.is_empty()
+    assert state.ended["job_id"].to_list().count("8") == 2

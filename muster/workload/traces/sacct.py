@@ -14,7 +14,7 @@ from muster.workload.traces.content import Content, Document
 _OPEN = r"^(PENDING|RUNNING|SUSPENDED|CONFIGURING|COMPLETING|REQUEUE|RESIZING|SIGNALING|STAGE_OUT|STOPPED)"
 
 OPEN = "open"
-"""The column of `read_all` that says whether a job waits or runs when the log ends."""
+"""The column of `read_all` that says whether a job waits or runs when the log ends; an earlier run of it does not."""
 _PART = r"^(\d+)\+\d+$"
 _ADDED = ("gpus", "cpus", "memory_gb", "nodes", *USAGE)
 
@@ -36,7 +36,8 @@ def read_all(content: Content) -> Reading:
     """Every job of the log: also those that wait or run when it ends, and those without a GPU."""
     reading = sacct_json.read(content) if isinstance(content, Document) else sacct_text.read(content)
     _join_parts(reading)
-    reading.frame = reading.frame.with_columns(pl.col("status").str.contains(_OPEN).alias(OPEN))
+    goes_on = pl.col("status").str.contains(_OPEN) & pl.col("job_id").is_last_distinct()
+    reading.frame = reading.frame.with_columns(goes_on.alias(OPEN))
     return reading
 
 
@@ -44,7 +45,7 @@ def read(content: Content) -> Reading:
     """Accounts become tenants; what did not end, never started or asked for no GPU is left out."""
     reading = read_all(content)
     reading.drop_without_gpus()
-    reading.drop(pl.col(OPEN), "not finished when the log was written")
+    reading.drop(pl.col("status").str.contains(_OPEN), "not finished when the log was written")
     reading.frame = reading.frame.drop(OPEN)
     reading.drop(
         ~pl.col("started") & (pl.col("duration_seconds").fill_null(0) == 0),
