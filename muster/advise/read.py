@@ -41,7 +41,7 @@ def read_site(
     whole = read_site_log(log)
     known = {**config.settings, **(settings or {})}
     site = Site(whole.trace, whole.jobs, found, known, scheduler, twin_jobs)
-    sources = ((str(log), whole.trace.notes), (cluster, notes), (str(slurm_config or cluster), config.notes))
+    sources = ((str(log), whole.notes), (cluster, notes), (str(slurm_config or cluster), config.notes))
     return site, [(source, note) for source, own in sources for note in own]
 
 

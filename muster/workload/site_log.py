@@ -28,6 +28,8 @@ class SiteLog:
     """Jobs with GPUs that ended."""
     jobs: pl.DataFrame
     """All jobs, with a column `open`: those that wait or run when the log ends, and those without GPUs are here too."""
+    notes: tuple[str, ...]
+    """What was cleaned, and what is not simulated of the jobs that wait."""
 
 
 def read_site_log(
@@ -37,12 +39,19 @@ def read_site_log(
     content = open_content(path)
     trace = trace_from(content, mapping=mapping, models=models)
     is_slurm = mapping is None and sacct.recognise(content)
-    everything = _of_slurm(sacct.read_all(content).frame, trace) if is_slurm else trace.jobs
+    notes = list(trace.notes)
+    everything = trace.jobs
+    if is_slurm:
+        reading = sacct.read_all(content)
+        cleaned = len(reading.notes)
+        sacct.each_task(reading)
+        notes += reading.notes[cleaned:]
+        everything = _of_slurm(reading.frame, trace)
     missing = [name for name in _COLUMNS if name not in everything.columns]
     everything = everything.with_columns(pl.lit("").alias(name) for name in missing)
     if sacct.OPEN not in everything.columns:
         everything = everything.with_columns(pl.lit(value=False).alias(sacct.OPEN))
-    return SiteLog(trace, everything.select(*_COLUMNS, sacct.OPEN))
+    return SiteLog(trace, everything.select(*_COLUMNS, sacct.OPEN), tuple(notes))
 
 
 def _of_slurm(frame: pl.DataFrame, trace: Trace) -> pl.DataFrame:

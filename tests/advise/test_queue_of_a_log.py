@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from muster.advise import read_site
 from muster.advise.would import Shape, queue_at, would_start
+from muster.workload.traces import sacct
+from muster.workload.traces.content import Document
 
 from .sites import job, node, site
 
@@ -37,3 +40,29 @@ def test_the_earlier_run_of_a_requeued_job_does_not_wait(tmp_path: Path) -> None
     assert state.waiting["job_id"].to_list() == ["9"]
     assert state.running.is_empty()
     assert state.ended["job_id"].to_list().count("8") == 2
+
+
+def test_each_task_of_a_waiting_array_waits(tmp_path: Path) -> None:
+    array = job("8_[1-3,7%2]", (5, None, None), "None assigned", 1, 1)
+    steps = job("9_[0-9:4]", (5, None, None), "None assigned", 1, 1)
+    state = queue_at(site(tmp_path, [*ENDED, array, steps], NODES), None)
+    assert state.waiting["job_id"].to_list() == ["8_1", "8_2", "8_3", "8_7", "9_0", "9_4", "9_8"]
+
+
+def test_long_arrays_and_their_limits_are_noted(tmp_path: Path) -> None:
+    array = job("8_[1-2,4,...%2]", (5, None, None), "None assigned", 1, 1)
+    site(tmp_path, [*ENDED, array], NODES)
+    seen, notes = read_site(tmp_path / "sacct.txt", str(tmp_path / "scontrol.txt"))
+    said = " ".join(note for _, note in notes)
+    assert queue_at(seen, None).waiting.height == 3
+    assert "1 array with more tasks than written. Hint: set SLURM_BITSTR_LEN=0" in said
+    assert "tasks of an array may run at a time (%) is not simulated" in said
+
+
+def test_a_waiting_array_of_json_has_its_tasks() -> None:
+    waits = {"job_id": 8, "array": {"job_id": 8, "task_id": {"set": False, "number": 0}, "task": "1-3%2"}}
+    times = {"submission": 5, "start": 0, "end": 0, "elapsed": 0}
+    jobs = [{**waits, "time": times, "state": {"current": ["PENDING"]}}]
+    reading = sacct.read_all(Document("sacct.json", {"jobs": jobs}))
+    sacct.each_task(reading)
+    assert reading.frame["job_id"].to_list() == ["8_1", "8_2", "8_3"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 
 from muster.formatting import counted
@@ -15,6 +17,7 @@ _OPEN = r"^(PENDING|RUNNING|SUSPENDED|CONFIGURING|COMPLETING|REQUEUE|RESIZING|SI
 
 OPEN = "open"
 """The column of `read_all` that says whether a job waits or runs when the log ends; an earlier run of it does not."""
+_ARRAY = r"^(?<array>\d+)_\[(?<tasks>[^\]%]+)(?:%(?<most>\d+))?\]$"
 _PART = r"^(\d+)\+\d+$"
 _ADDED = ("gpus", "cpus", "memory_gb", "nodes", *USAGE)
 
@@ -65,6 +68,37 @@ def read(content: Content) -> Reading:
     reading.clamp_limits()
     reading.start_at_zero()
     return reading
+
+
+def each_task(reading: Reading) -> None:
+    """Make a row of each task of the arrays that wait, which Slurm writes in one: `12_[1-3,7%2]`."""
+    arrays = reading.frame["job_id"].str.extract_groups(_ARRAY).struct.unnest()
+    tasks = [None if one is None else _tasks(one) for one in arrays["tasks"].to_list()]
+    written = [one for one in tasks if one is not None]
+    if not written:
+        return
+    short = arrays["tasks"].str.contains("...", literal=True).sum()
+    if short:
+        hint = "Hint: set SLURM_BITSTR_LEN=0 for sacct, which then writes all of them"
+        reading.notes.append(f"{counted(int(short), 'array')} with more tasks than written. {hint}")
+    if int(arrays["most"].is_not_null().sum()):
+        reading.notes.append("how many tasks of an array may run at a time (%) is not simulated")
+    task = pl.col("task").cast(pl.String)
+    number = pl.concat_str("array", pl.lit("_"), task)
+    rows = reading.frame.with_columns(pl.Series("task", tasks, pl.List(pl.Int64)), arrays["array"]).explode(
+        "task"
+    )
+    reading.frame = rows.with_columns(
+        pl.when(pl.col("task").is_not_null()).then(number).otherwise("job_id").alias("job_id")
+    ).drop("task", "array")
+
+
+def _tasks(text: str) -> list[int]:
+    """The numbers that `0-9:4,12` stands for; what Slurm leaves out of a long list is not known."""
+    numbers: list[int] = []
+    for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", text):
+        numbers += range(int(first), int(last or first) + 1, max(int(step or 1), 1))
+    return numbers
 
 
 def _join_parts(reading: Reading) -> None:

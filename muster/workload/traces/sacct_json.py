@@ -124,6 +124,9 @@ def _job_id(job: Mapping[str, object]) -> str:
         if whole and part is not None:
             return f"{int(whole)}{sign}{int(part)}"
     number = _number(job.get("job_id"))
+    tasks = _text(_object(job.get("array")).get("task")).strip("[]")
+    if number is not None and tasks:  # Of an array that waits.
+        return f"{int(number)}_[{tasks}]"
     return _text(job.get("job_id")) if number is None else str(int(number))
 
 

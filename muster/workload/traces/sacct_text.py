@@ -77,7 +77,7 @@ def read(content: Content) -> Reading:
         **({"node_list": text("nodelist")} if "nodelist" in have else {}),
     }
     reading = cells.reading(columns)
-    reading.drop(pl.col("job_id").str.contains(".", literal=True), "steps of jobs")
+    reading.drop(pl.col("job_id").str.contains(r"^[^\[]*\."), "steps of jobs")
     reading.drop(pl.col("submit_seconds").is_null(), "no submission time")
     return reading
 
