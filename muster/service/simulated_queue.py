@@ -21,6 +21,8 @@ GUESSED_SECONDS = 3600.0
 _MOST_JOBS = 2000
 _MOST_TURNS = 2000
 _LEAST_SECONDS = 1.0
+_MOST_SECONDS = 366 * 86_400.0
+"""Longer jobs are simulated as this long, so that one that never ends makes no turn too coarse for the others."""
 
 
 class NoEstimate(Exception):
@@ -91,7 +93,8 @@ def seconds_of_work(
     found = []
     for row in rows:
         work = _seconds_of_work(row, status)
-        found.append(work and work * _usual_over(row, gpus_held[row.id], status.cluster))
+        factor = _usual_over(row, gpus_held[row.id], status.cluster)
+        found.append(work and min(work * factor, _MOST_SECONDS))
     return found
 
 

@@ -90,6 +90,18 @@ def test_a_simulated_queue_ends_a_job_at_its_time_limit(tmp_path: Path) -> None:
     assert ends(expected(limited, status)) == about({1: 200.0, 2: 200.0, 3: 50.0, 4: 1.0})
 
 
+def test_no_job_is_too_long_to_simulate_the_others(tmp_path: Path) -> None:
+    """One takes millions of years, by its steps or by a speed that it reports; what fits beside it starts."""
+    slow = replace(row(2, State.RUNNING, steps=10**15), steps_per_second=1e-9)
+    rows = [row(1, State.RUNNING, steps=10**15), slow, row(3, steps=10), row(4, gpus=2, steps=10**15)]
+    held = [
+        AllocationInterval(job, 1, NodeAllocation[str]("node-0", (job,), 1000, 1.0, 1.0), 0.0)
+        for job in (1, 2)
+    ]
+    reply = expected(rows, a_status(tmp_path, "1x4gpu"), held=held)
+    assert starts(reply)[3] < 43_200, "one turn of a year's work"
+
+
 def test_a_queue_that_is_too_long_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoEstimate, match="too long"):
         expected([row(job, steps=1) for job in range(1, 2002)], a_status(tmp_path))
