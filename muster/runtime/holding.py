@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Generic, TypeVar
 
 from muster.cluster import Cluster
@@ -67,6 +68,10 @@ def what_it_would_gain(job: HoldingJob[JobName], holdings: AllHeld[JobName]) -> 
         unknown = f"What more CPU, memory or a better place would bring is not known: {job.unknown}."
         return [_size(job, gpus, job.measured_gain), unknown]
     gains = gains_of(job.model, holdings.cluster, own, job.requested_gpus, job.network)
+    if not isfinite(gains.more_memory):
+        still = "with what it holds, its model by itself says that it stands still"
+        unknown = f"What more CPU, memory or a better place would bring is not known: {still}."
+        return [_size(job, gpus, job.measured_gain), unknown]
     sentences: list[str] = [
         _size(job, gpus, gains.one_more_gpu if job.measured_gain is None else job.measured_gain)
     ]

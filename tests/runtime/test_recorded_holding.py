@@ -49,6 +49,16 @@ def test_the_longest_stretch_stands_for_the_run() -> None:
     assert "Its owner allows 1 to 2 GPUs, and the scheduler gives it" in " ".join(found.sentences)
 
 
+def test_a_ring_whose_workers_hold_no_core_has_unknown_gains() -> None:
+    """Its speed is that of the ring; the input stage of its model says that it stands still."""
+    ring = {"sync": "ring", "worker_gpus": 1, "max_workers": 2, "nic_gb_per_s": 1.25, "batch": 64}
+    row = {"submit_seconds": 0, "iterations": 900, "gpus": 2, "model": "resnet50", **ring}
+    record = run(jobs_of(row), cluster_of(4), "optimus").record
+    answer = said(record, "0")
+    assert "is not known: with what it holds, its model by itself says that it stands still." in answer
+    assert "faster" not in answer
+
+
 def test_places_count_as_in_the_run() -> None:
     """A gang on two machines gains from one, except in a run without a network."""
     rows = jobs_of(job(0, 900, 2), job(0, 500, 2, model="bert-large"))
