@@ -93,6 +93,16 @@ def test_a_size_that_never_fits_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "rest", ["proportional", "requested", "tune", "tune-plus", "greedy", "opt", "joint", "least-loss"]
+)
+@pytest.mark.parametrize("asks", [{"cpus": 20.0}, {"memory_gb": 400.0}])
+def test_a_request_for_more_than_one_machine_is_divided(rest: str, asks: dict[str, float]) -> None:
+    """Two GPUs of one machine would do, but what is requested beside them is that of two machines."""
+    result = run(jobs_of(job(0, 50, 2, **asks), job(0, 5)), cluster_of(4, 4), f"fifo+{rest}")
+    assert column(result, "outcome") == ["completed", "completed"]
+
+
+@pytest.mark.parametrize(
     ("count", "said"),
     [
         (0, []),

@@ -27,7 +27,10 @@ from muster.schedulers.allocation.search_core cimport BestFits, best_fits, fewes
 
 
 cdef bint place_by_best_fit(Draft* draft, Gangs* gangs, int64_t at, int64_t* take) noexcept nogil:
-    """Place a job with its demand, else its fair share, else what neighbours hold above theirs; whether it fits."""
+    """Place a job with its demand, else its fair share, else what neighbours hold above theirs; whether it fits.
+
+    A request that the fewest nodes could not hold even if they were empty is divided over more of them.
+    """
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
     cdef BestFits found = best_fits(draft, gangs, at, best, fair)
@@ -56,9 +59,22 @@ cdef bint place_by_best_fit(Draft* draft, Gangs* gangs, int64_t at, int64_t* tak
         if take[node] > 0:
             _reclaim(draft, gangs, node, take[node], need_on(gangs, fair, node))
             if not fits(draft, node, take[node], need_on(gangs, fair, node)):
-                return False
+                if not _too_large(gangs, node, take[node], need_on(gangs, fair, node)):
+                    return False
+                if fewest_nodes(draft, gangs, at, fair, take) == 0:
+                    return False
+                break
     place_gang(draft, gangs, at, fair, take)
     return True
+
+
+cdef bint _too_large(Gangs* gangs, int64_t node, int64_t gpus, int64_t* need) noexcept nogil:
+    """Whether an empty node could not give so many GPUs this beside them."""
+    cdef int64_t resource
+    for resource in range(1, gangs.resources):
+        if need[resource] > 0 and gangs.kinds[gangs.kind_of_node[node]].capacity[resource] < gpus * need[resource]:
+            return True
+    return False
 
 
 cdef bint take_fair_share(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:
