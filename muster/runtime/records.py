@@ -40,7 +40,8 @@ JOB_COLUMNS: Mapping[str, Column] = {
     "finish_seconds": Column(pl.Float64(), "End, however the job ended; null: not ended"),
     "jct_seconds": Column(pl.Float64(), "Finish minus submission of a completed job; else null"),
     "wait_seconds": Column(
-        pl.Float64(), "Time in the system without an allocation, time between starts included"
+        pl.Float64(),
+        "Time in the system without an allocation, time between starts included; null: not completed",
     ),
     "run_seconds": Column(pl.Float64(), "Time with an allocation"),
     "ideal_seconds": Column(
