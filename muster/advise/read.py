@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from muster.advise.site import TWIN, TWIN_JOBS, Site
-from muster.cluster import Cluster
 from muster.cluster.shipped import parse_cluster
-from muster.cluster.slurm_nodes import read_slurm_site
+from muster.cluster.slurm_nodes import SlurmSite, read_slurm_site
 from muster.files import read_text
 from muster.formatting import DAY
 from muster.problems import InputError, Unable
@@ -36,22 +35,21 @@ def read_site(
     twin_jobs: int = TWIN_JOBS,
 ) -> tuple[Site, list[tuple[str, str]]]:
     """Return the site that files describe, and notes on what was cleaned or is not simulated, each after its file."""
-    found, notes = read_site_cluster(cluster)
+    found = read_site_cluster(cluster)
     config = _config_of(slurm_config, cluster) if scheduler == TWIN else _NOTHING
     whole = read_site_log(log)
     known = {**config.settings, **(settings or {})}
-    site = Site(whole.trace, whole.jobs, found, known, scheduler, twin_jobs)
-    sources = ((str(log), whole.notes), (cluster, notes), (str(slurm_config or cluster), config.notes))
+    site = Site(whole.trace, whole.jobs, found.cluster, known, scheduler, twin_jobs, found.away)
+    sources = ((str(log), whole.notes), (cluster, found.notes), (str(slurm_config or cluster), config.notes))
     return site, [(source, note) for source, own in sources for note in own]
 
 
-def read_site_cluster(text: str) -> tuple[Cluster, tuple[str, ...]]:
+def read_site_cluster(text: str) -> SlurmSite:
     """Return a cluster as any command takes it, or from a file of what scontrol show node or sinfo --json prints."""
     if not _is_of_slurm(text):
-        return parse_cluster(text), ()
+        return SlurmSite(parse_cluster(text), ())
     path = Path(text)
-    site = read_slurm_site(read_text(path), str(path), path.stem)
-    return site.cluster, site.notes
+    return read_slurm_site(read_text(path), str(path), path.stem)
 
 
 def _is_of_slurm(text: str) -> bool:

@@ -72,6 +72,8 @@ class Site:
     """Of the preset `slurm`."""
     scheduler: str = TWIN
     twin_jobs: int = TWIN_JOBS
+    away: frozenset[str] = frozenset()
+    """Nodes on which nothing starts when the log ends."""
 
     @property
     def ran(self) -> pl.DataFrame:

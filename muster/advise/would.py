@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -59,6 +59,30 @@ class Shape:
                 )
             )
         return shapes
+
+
+def without_away(site: Site) -> Site:
+    """The site with the nodes alone on which jobs start when the log ends; InputError if none of these has a GPU."""
+    left = [node for node in site.cluster.nodes if node.gpus and node.name not in site.away]
+    if not left:
+        what = "all nodes with GPUs are down or drained. Hint: with --at they are taken to be up"
+        raise InputError(Problem("--cluster", what))
+    return replace(site, cluster=site.cluster.without(site.away), jobs=_parts_on_others(site))
+
+
+def _parts_on_others(site: Site) -> pl.DataFrame:
+    """The jobs, of which those that run have what they hold on nodes that are not away."""
+    hosts = [expand_hosts(text) for text in site.jobs["node_list"].to_list()]
+    left = [[name for name in names if name not in site.away] for names in hosts]
+    parts = [len(here) / len(names) if names else 1.0 for here, names in zip(left, hosts, strict=True)]
+    runs = pl.col("start_seconds").is_not_null() & pl.col("end_seconds").is_null()
+    part = pl.when(runs).then(pl.Series(parts, dtype=pl.Float64)).otherwise(1.0)
+    nodes = pl.when(runs).then(pl.Series([",".join(here) for here in left], dtype=pl.String))
+    return site.jobs.with_columns(
+        (pl.col("gpus") * part).round().cast(site.jobs["gpus"].dtype),
+        *(pl.col(name) * part for name in ("cpus", "memory_gb", "nodes")),
+        nodes.otherwise("node_list").alias("node_list"),
+    )
 
 
 def queue_at(site: Site, now: float | None) -> QueueState:

@@ -82,7 +82,7 @@ def would(
     Example: muster would --gpus 16 --time-limit 4h
     """
     from muster.advise import read_site
-    from muster.advise.would import check_shape, queue_at, would_start
+    from muster.advise.would import check_shape, queue_at, without_away, would_start
     from muster.units import seconds_of
 
     live = log is None and source.source is None and cluster is None
@@ -106,6 +106,9 @@ def would(
     for source_file, note in notes:
         print(f"{source_file}: {note}", file=sys.stderr)
     check_shape(site, shape)
+    if now is None and site.away:
+        print(f"{cluster}: nothing starts on {', '.join(sorted(site.away))}", file=sys.stderr)
+        site = without_away(site)
     state = queue_at(site, now)
     shapes = [shape, *shape.smaller()]
     found = would_start(site, state, shapes, draws)

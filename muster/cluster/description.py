@@ -6,8 +6,8 @@ Units: GPUs, CPU cores, GB (10^9 bytes), GB per second, seconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 from muster.cluster.resources import FURTHER
@@ -87,6 +87,13 @@ class Cluster:
         problems = list(_problems(self))
         if problems:
             raise InputError(*problems)
+
+    def without(self, names: Collection[str]) -> Cluster:
+        """The nodes that are left, in the racks that are."""
+        left = [node for node in self.nodes if node.name not in names]
+        racks = sorted({node.rack for node in left})
+        nodes = tuple(replace(node, rack=racks.index(node.rack)) for node in left)
+        return replace(self, nodes=nodes, racks=tuple(self.racks[rack] for rack in racks))
 
     @cached_property
     def total_gpus(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -27,6 +27,24 @@ _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 _GPU = re.compile(r"gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)")
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "INVAL")
 """Parts of the state of a node on which nothing can start now."""
+_AWAY = frozenset(
+    {
+        *(
+            "DOWN",
+            "DRAIN",
+            "DRAINED",
+            "DRAINING",
+            "FAIL",
+            "FAILING",
+            "NOT_RESPONDING",
+            "INVAL",
+            "INVALID_REG",
+        ),
+        *("MAINT", "ERROR", "FUTURE", "UNKNOWN", "REBOOT_ISSUED"),
+    }
+)
+"""Words of the state of a node that will not start jobs soon. One that is powered down to save energy does."""
+_STATE_WORD = re.compile(r"[A-Z_]+")
 _RANGES = re.compile(r"\[([^\]]*)\]")
 
 
@@ -50,6 +68,8 @@ class SlurmSite:
 
     cluster: Cluster
     notes: tuple[str, ...]
+    away: frozenset[str] = frozenset()
+    """Nodes that are down, drained or in maintenance: nothing starts on them now."""
 
 
 def read_slurm_site(text: str, where: str, name: str) -> SlurmSite:
@@ -219,7 +239,10 @@ def _site(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], name: str) ->
         types[type_name] = kind
         rack = racks.index(rack_of.get(node.name, FIRST_RACK))
         machines.append(machine(kind, type_name, node.name, rack, links))
-    return SlurmSite(Cluster(name, tuple(machines), tuple(racks), links), tuple(_notes(nodes, rack_of)))
+    away = frozenset(node.name for node in nodes if _AWAY & set(_STATE_WORD.findall(node.state)))
+    return SlurmSite(
+        Cluster(name, tuple(machines), tuple(racks), links), tuple(_notes(nodes, rack_of, away)), away
+    )
 
 
 def _kind(node: _SlurmNode) -> NodeType:
@@ -241,11 +264,10 @@ def _gpus(node: _SlurmNode) -> Counter[str]:
     return found
 
 
-def _notes(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str]) -> Iterator[str]:
+def _notes(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], away: Collection[str]) -> Iterator[str]:
     """Yield what the cluster leaves out or takes from elsewhere."""
-    away = sum(any(word in node.state for word in UNUSABLE) for node in nodes)
     if away:
-        yield f"{counted(away, 'node')} down or drained now, kept in the cluster"
+        yield f"{counted(len(away), 'node')} down or drained now, kept in the cluster"
     mixed = [node for node in nodes if len(_gpus(node)) > 1]
     if mixed:
         several = f"{counted(len(mixed), 'node')} with GPUs of several types, such as {mixed[0].name}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -43,13 +42,10 @@ def competing(rows: Sequence[JobRow], cluster: Cluster) -> list[JobRow]:
 
 
 def cluster_without(cluster: Cluster, drained: Collection[str]) -> Cluster:
-    """The nodes that are left, in the racks that are."""
-    left = [node for node in cluster.nodes if node.name not in drained]
-    if not any(node.gpus for node in left):
+    """The nodes that are left, if any has GPUs."""
+    if not any(node.gpus for node in cluster.nodes if node.name not in drained):
         raise NoEstimate("all nodes are drained")
-    racks = sorted({node.rack for node in left})
-    nodes = tuple(replace(node, rack=racks.index(node.rack)) for node in left)
-    return replace(cluster, nodes=nodes, racks=tuple(cluster.racks[rack] for rack in racks))
+    return cluster.without(drained)
 
 
 def coarse_turn(rows: Sequence[JobRow], seconds: Sequence[float], status: DaemonStatus) -> float | None:

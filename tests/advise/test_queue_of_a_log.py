@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from muster.advise import read_site
-from muster.advise.would import Shape, queue_at, would_start
+from muster.advise.would import Shape, queue_at, without_away, would_start
+from muster.problems import InputError
 from muster.workload.traces import sacct
 from muster.workload.traces.content import Document
 
@@ -66,3 +70,32 @@ def test_a_waiting_array_of_json_has_its_tasks() -> None:
     reading = sacct.read_all(Document("sacct.json", {"jobs": jobs}))
     sacct.each_task(reading)
     assert reading.frame["job_id"].to_list() == ["8_1", "8_2", "8_3"]
+
+
+@pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN*+NOT_RESPONDING", "IDLE+MAINT+RESERVED"])
+def test_nothing_starts_on_nodes_that_are_away(tmp_path: Path, state: str) -> None:
+    held = job("8", (5, 5, None), "n1", 4, 1)
+    seen = site(tmp_path, [*ENDED, held], [NODES[0], node("n2").replace("IDLE", state)])
+    now = without_away(seen)
+    (start,) = would_start(now, queue_at(now, None), [Shape(4, 60.0)], draws=5)
+    assert start is not None
+    assert start.low > 1.0
+    with pytest.raises(InputError, match="all nodes with GPUs are down"):
+        without_away(replace(seen, away=frozenset(("n1", "n2"))))
+
+
+@pytest.mark.parametrize("state", ["IDLE+CLOUD+POWERED_DOWN", "MIXED+PLANNED", "IDLE+RESERVED"])
+def test_other_states_of_nodes_let_jobs_start(tmp_path: Path, state: str) -> None:
+    seen = site(tmp_path, ENDED, [NODES[0], node("n2").replace("IDLE", state)])
+    assert not seen.away
+
+
+def test_a_job_on_a_draining_node_holds_its_other_part(tmp_path: Path) -> None:
+    both = job("8", (5, 5, None), "n1,n2", 4, 2)
+    only = job("9", (5, 5, None), "n2", 1, 1)
+    seen = site(tmp_path, [*ENDED, both, only], [NODES[0], node("n2").replace("IDLE", "MIXED+DRAIN")])
+    now = without_away(seen)
+    small, large = would_start(now, queue_at(now, None), [Shape(2, 60.0), Shape(3, 60.0)], draws=5)
+    assert small is not None
+    assert large is not None
+    assert small.high <= 5.0 < large.low
