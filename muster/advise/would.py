@@ -90,9 +90,7 @@ def queue_at(site: Site, now: float | None) -> QueueState:
     index = site.cluster.node_index
     moments = site.jobs.select(pl.max_horizontal("submit_seconds", "start_seconds", "end_seconds").max())
     at = float(moments.item()) if now is None else now
-    jobs = site.jobs.with_columns(
-        pl.lit("").alias("qos"), pl.lit(0.0).alias("priority"), pl.lit("").alias("constraint")
-    )
+    jobs = site.jobs.with_columns(pl.lit("").alias("qos"), pl.lit(0.0).alias("priority"))
     return state_at(jobs, at, lambda text: [index[name] for name in expand_hosts(text) if name in index])
 
 

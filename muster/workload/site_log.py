@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from muster.workload.jobs import GPU_TYPE
 from muster.workload.models import Model
 from muster.workload.trace import Trace, trace_from
 from muster.workload.traces import sacct
@@ -15,6 +16,7 @@ from muster.workload.traces.content import open_content
 
 _COLUMNS = (
     *("job_id", "user", "tenant", "partition", "status", "gpus", "cpus", "memory_gb", "nodes", "node_list"),
+    "constraint",
     *("submit_seconds", "start_seconds", "end_seconds", "time_limit_seconds", "duration_seconds"),
 )
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD")
@@ -59,11 +61,13 @@ def _of_slurm(frame: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     first = trace.jobs.row(0, named=True)
     of_first = frame.filter(pl.col("job_id") == first["job_id"])["submit_seconds"]
     zero = float(of_first[-1]) - first["submit_seconds"]
+    typed = pl.when(pl.col("gpu_type") != "").then(GPU_TYPE + pl.col("gpu_type")).otherwise(pl.lit(""))
     waits = pl.col("status").is_in(_WAITS) & pl.col(sacct.OPEN)
     start = pl.when(~waits & pl.col("started")).then(pl.col("start_seconds") - zero)
     end = pl.when(~pl.col(sacct.OPEN)).then(pl.col("end_seconds") - zero)
     return frame.with_columns(
         pl.col("submit_seconds") - zero,
+        typed.alias("constraint"),
         start.alias("start_seconds"),
         pl.coalesce(end, pl.when(~pl.col(sacct.OPEN)).then(start + pl.col("duration_seconds"))).alias(
             "end_seconds"

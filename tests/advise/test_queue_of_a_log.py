@@ -99,3 +99,15 @@ def test_a_job_on_a_draining_node_holds_its_other_part(tmp_path: Path) -> None:
     assert small is not None
     assert large is not None
     assert small.high <= 5.0 < large.low
+
+
+def test_a_waiting_job_waits_for_its_type_of_gpu(tmp_path: Path) -> None:
+    """It asks for an a100, all of which are held, and leaves the v100 of the other node to the job behind it."""
+    typed = [node(name).replace("gpu:4", f"gpu:{kind}:4") for name, kind in (("n1", "a100"), ("n2", "v100"))]
+    held = job("8", (5, 5, None), "n1", 4, 1)
+    waits = job("9", (6, None, None), "None assigned", 4, 1).replace("gres/gpu=4", "gres/gpu:a100=4")
+    seen = site(tmp_path, [*ENDED, held, waits], typed)
+    state = queue_at(seen, None)
+    (start,) = would_start(seen, state, [Shape(4, 60.0)], draws=5)
+    assert start is not None
+    assert start.high < 10.0
