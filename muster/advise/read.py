@@ -39,7 +39,7 @@ def read_site(
     config = _config_of(slurm_config, cluster) if scheduler == TWIN else _NOTHING
     whole = read_site_log(log)
     known = {**config.settings, **(settings or {})}
-    site = Site(whole.trace, whole.jobs, found.cluster, known, scheduler, twin_jobs, found.away)
+    site = Site(whole.trace, whole.jobs, found.cluster, known, scheduler, twin_jobs, found.away, whole.lacks)
     sources = ((str(log), whole.notes), (cluster, found.notes), (str(slurm_config or cluster), config.notes))
     return site, [(source, note) for source, own in sources for note in own]
 

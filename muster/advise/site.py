@@ -74,6 +74,8 @@ class Site:
     twin_jobs: int = TWIN_JOBS
     away: frozenset[str] = frozenset()
     """Nodes on which nothing starts when the log ends."""
+    lacks: tuple[str, ...] = ()
+    """Columns that its log would need to say which jobs wait and run."""
 
     @property
     def ran(self) -> pl.DataFrame:

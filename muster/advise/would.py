@@ -86,7 +86,11 @@ def _parts_on_others(site: Site) -> pl.DataFrame:
 
 
 def queue_at(site: Site, now: float | None) -> QueueState:
-    """The state of the site at a moment of its log; None: when the log ends."""
+    """The state of the site at a moment of its log; None: when the log ends. InputError if the log does not say it."""
+    if site.lacks:
+        hint = f"Hint: add {', '.join(site.lacks)} to sacct --format"
+        what = f"does not say which jobs wait and run. {hint}"
+        raise InputError(Problem(site.trace.source, what))
     index = site.cluster.node_index
     moments = site.jobs.select(pl.max_horizontal("submit_seconds", "start_seconds", "end_seconds").max())
     at = float(moments.item()) if now is None else now

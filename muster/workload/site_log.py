@@ -32,6 +32,8 @@ class SiteLog:
     """All jobs, with a column `open`: those that wait or run when the log ends, and those without GPUs are here too."""
     notes: tuple[str, ...]
     """What was cleaned, and what is not simulated of the jobs that wait."""
+    lacks: tuple[str, ...] = ()
+    """Columns that say which jobs wait and run, and are not in it."""
 
 
 def read_site_log(
@@ -43,6 +45,7 @@ def read_site_log(
     is_slurm = mapping is None and sacct.recognise(content)
     notes = list(trace.notes)
     everything = trace.jobs
+    lacks = sacct.lacks_of_a_queue(content) if is_slurm else ()
     if is_slurm:
         reading = sacct.read_all(content)
         cleaned = len(reading.notes)
@@ -53,7 +56,7 @@ def read_site_log(
     everything = everything.with_columns(pl.lit("").alias(name) for name in missing)
     if sacct.OPEN not in everything.columns:
         everything = everything.with_columns(pl.lit(value=False).alias(sacct.OPEN))
-    return SiteLog(trace, everything.select(*_COLUMNS, sacct.OPEN), tuple(notes))
+    return SiteLog(trace, everything.select(*_COLUMNS, sacct.OPEN), tuple(notes), lacks)
 
 
 def _of_slurm(frame: pl.DataFrame, trace: Trace) -> pl.DataFrame:

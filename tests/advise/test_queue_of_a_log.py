@@ -13,7 +13,7 @@ from muster.problems import InputError
 from muster.workload.traces import sacct
 from muster.workload.traces.content import Document
 
-from .sites import job, node, site
+from .sites import HEADER, job, node, site
 
 ENDED = [job(f"{number}", (number, number, number + 1), "n1", 1, 1) for number in range(1, 4)]
 NODES = (node("n1"), node("n2"))
@@ -111,3 +111,17 @@ def test_a_waiting_job_waits_for_its_type_of_gpu(tmp_path: Path) -> None:
     (start,) = would_start(seen, state, [Shape(4, 60.0)], draws=5)
     assert start is not None
     assert start.high < 10.0
+
+
+@pytest.mark.parametrize("column", ["State", "Start", "End", "ReqTRES"])
+def test_a_log_that_hides_its_queue_is_refused(tmp_path: Path, column: str) -> None:
+    lines = [HEADER, *ENDED, job("8", (5, 5, None), "n1", 4, 1)]
+    cells = [line.split("|") for line in lines]
+    cells = [[*row, "AllocTRES" if row is cells[0] else "cpu=1,gres/gpu=1"] for row in cells]
+    at = HEADER.split("|").index(column)
+    site(tmp_path, ENDED, NODES)
+    log = tmp_path / "short.txt"
+    log.write_text("".join("|".join([*row[:at], *row[at + 1 :]]) + "\n" for row in cells))
+    seen, _ = read_site(log, str(tmp_path / "scontrol.txt"))
+    with pytest.raises(InputError, match=f"add {column} to sacct --format"):
+        queue_at(seen, None)

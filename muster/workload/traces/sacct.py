@@ -17,6 +17,7 @@ _OPEN = r"^(PENDING|RUNNING|SUSPENDED|CONFIGURING|COMPLETING|REQUEUE|RESIZING|SI
 
 OPEN = "open"
 """The column of `read_all` that says whether a job waits or runs when the log ends; an earlier run of it does not."""
+_OF_A_QUEUE = ("State", "Start", "End")
 _ARRAY = r"^(?<array>\d+)_\[(?<tasks>[^\]%]+)(?:%(?<most>\d+))?\]$"
 _PART = r"^(\d+)\+\d+$"
 _ADDED = ("gpus", "cpus", "memory_gb", "nodes", *USAGE)
@@ -68,6 +69,15 @@ def read(content: Content) -> Reading:
     reading.clamp_limits()
     reading.start_at_zero()
     return reading
+
+
+def lacks_of_a_queue(content: Content) -> tuple[str, ...]:
+    """The columns without which nothing says which jobs wait or run, or what those that wait ask for."""
+    if isinstance(content, Document):
+        return ()
+    have = {name.lower() for name in content.header}
+    lacks = [name for name in _OF_A_QUEUE if name.lower() not in have]
+    return tuple(lacks if have & {"reqtres", "reqgres"} else [*lacks, "ReqTRES"])
 
 
 def each_task(reading: Reading) -> None:
