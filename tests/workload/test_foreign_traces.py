@@ -384,6 +384,18 @@ def test_sacct_without_elapsed_takes_start_and_end(tmp_path: Path) -> None:
     assert columns(read(tmp_path, text), *SHAPE) == [("7", 0.0, 1, 60.0, "")]
 
 
+def test_sacct_ends_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    """Slurm writes local time and, for a time below 0, INVALID."""
+    path = tmp_path / "sacct.txt"
+    times = "2020-11-01T01:30:00|2020-11-01T01:50:00|2020-11-01T01:10:00|00:20:00"
+    other = "2020-11-01T03:00:00|2020-11-01T03:00:00|2020-11-01T04:00:00|INVALID"
+    rows = (f"1|COMPLETED|{times}|gres/gpu=1", f"2|COMPLETED|{other}|gres/gpu=1")
+    path.write_text("\n".join(("JobID|State|Submit|Start|End|Elapsed|ReqTRES", *rows)) + "\n")
+    jobs = read_trace(path).jobs
+    assert jobs["duration_seconds"].to_list() == [1200.0, 3600.0]
+    assert (jobs["end_seconds"] - jobs["start_seconds"]).to_list() == [1200.0, 3600.0]
+
+
 def test_sacct_json_of_old_and_new_versions(tmp_path: Path) -> None:
     names = (*SHAPE, "user", "status", "cpus", "memory_gb", "constraint")
     assert columns(read(tmp_path, samples.SACCT_JSON_OLD), *names) == [

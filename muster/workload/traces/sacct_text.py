@@ -20,6 +20,8 @@ _NAMES = {
 _TRES = ("reqtres", "alloctres")
 _GRES = ("reqgres", "allocgres")
 _LENGTH = ("elapsedraw", "elapsed", "end")
+_NEGATIVE = "INVALID"
+"""What Slurm writes for a time below 0, as where a clock was set back."""
 _MEMORY = r"^([\d.]+)([KMGTP]?)([cn]?)$"
 
 
@@ -54,6 +56,8 @@ def read(content: Content) -> Reading:
         {name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, _counts(cells, have, none)
     )
     used = usage(table.cells, resources["gpus"], duration)
+    # Local time goes back an hour once a year, and so may an end.
+    end = end.zip_with((end >= start).fill_null(value=True), start + duration)
     columns = {
         "job_id": cells.text("job_id"),
         "submit_seconds": cells.times("submit_seconds"),
@@ -87,6 +91,7 @@ def _elapsed(cells: Cells, have: set[str]) -> pl.Series:
     for name in ("elapsedraw", "elapsed"):
         if name in have:
             raw = cells.raw(name)
+            raw = raw.set(raw == _NEGATIVE, None) if raw.dtype == pl.String else raw
             seconds = clock_seconds(raw)
             bad = seconds.is_null() & raw.is_not_null()
             cells.checks.refuse(bad, name, raw, "allowed: a time such as 1-02:03:04")
