@@ -396,6 +396,16 @@ def test_sacct_ends_where_the_clock_was_set_back(tmp_path: Path) -> None:
     assert (jobs["end_seconds"] - jobs["start_seconds"]).to_list() == [1200.0, 3600.0]
 
 
+@pytest.mark.parametrize("tres", ["gres/shard=2", "gres/mps:a100=50"])
+def test_sacct_names_jobs_with_parts_of_gpus(tmp_path: Path, tres: str) -> None:
+    path = tmp_path / "sacct.txt"
+    times = "2024-01-01T01:30:00|00:20:00|cpu=1"
+    path.write_text(f"JobID|Submit|Elapsed|ReqTRES\n1|{times},gres/gpu=1,{tres}\n2|{times},{tres}\n")
+    trace = read_trace(path)
+    assert trace.jobs["job_id"].to_list() == ["1"]
+    assert any("1 job with parts of GPUs alone (gres/shard or gres/mps)" in note for note in trace.notes)
+
+
 def test_sacct_json_of_old_and_new_versions(tmp_path: Path) -> None:
     names = (*SHAPE, "user", "status", "cpus", "memory_gb", "constraint")
     assert columns(read(tmp_path, samples.SACCT_JSON_OLD), *names) == [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
+from muster.formatting import counted
 from muster.workload.traces.cleaning import Cells, Reading
 from muster.workload.traces.columns import USAGE
 from muster.workload.traces.content import Content, TraceTable
@@ -20,6 +23,7 @@ _NAMES = {
 _TRES = ("reqtres", "alloctres")
 _GRES = ("reqgres", "allocgres")
 _LENGTH = ("elapsedraw", "elapsed", "end")
+_PARTS = "parts of GPUs"
 _NEGATIVE = "INVALID"
 """What Slurm writes for a time below 0, as where a clock was set back."""
 _MEMORY = r"^([\d.]+)([KMGTP]?)([cn]?)$"
@@ -77,13 +81,33 @@ def read(content: Content) -> Reading:
         "tenant": text("account"),
         "user": text("user"),
         **resources,
+        _PARTS: _has_parts(text) & (resources["gpus"].fill_null(0) == 0),
         **{name: used[name] for name in USAGE if used[name].is_not_null().any()},
         **({"node_list": text("nodelist")} if "nodelist" in have else {}),
     }
     reading = cells.reading(columns)
     reading.drop(pl.col("job_id").str.contains(r"^[^\[]*\."), "steps of jobs")
     reading.drop(pl.col("submit_seconds").is_null(), "no submission time")
+    _note_parts_of_gpus(reading)
     return reading
+
+
+def _note_parts_of_gpus(reading: Reading) -> None:
+    """Jobs with a part of a GPU hold no whole one, and no log says which GPU they share."""
+    parts = int(reading.frame[_PARTS].sum())
+    if parts:
+        jobs = counted(parts, "job")
+        reading.notes.append(
+            f"{jobs} with parts of GPUs alone (gres/shard or gres/mps): counted as without a GPU"
+        )
+    reading.frame = reading.frame.drop(_PARTS)
+
+
+def _has_parts(text: Callable[[str], pl.Series]) -> pl.Series:
+    """Whether a job has shards of GPUs or a share by MPS."""
+    said = pl.DataFrame([text(name).alias(name) for name in (*_TRES, *_GRES)])
+    written = said.select(pl.concat_str(pl.all(), separator=","))
+    return written.to_series().str.contains(r"(?:^|[,/])(?:shard|mps)[:=]")
 
 
 def _elapsed(cells: Cells, have: set[str]) -> pl.Series:
