@@ -118,6 +118,9 @@ def _entries(text: str) -> Iterator[dict[str, str]]:
 
 def _node_of_fields(fields: Mapping[str, str], where: str) -> _SlurmNode:
     name = fields["NodeName"]
+    if name.upper() == "DEFAULT" or set(name) & set("[,"):
+        what = "allowed: one node an entry. Hint: a slurm.conf does not do; take the output of scontrol show node"
+        raise InputError(Problem(where, what, None, "NodeName", name))
     return _SlurmNode(
         name,
         _number(fields, ("CPUEfctv", "CPUTot", "CPUs"), f"{where}, node {name}"),

@@ -146,3 +146,11 @@ def test_weights_of_nodes_are_noted(weights: tuple[str, str], noted: bool) -> No
     ]
     site = read_slurm_site("\n".join(lines), "site", "site")
     assert any("weights of nodes" in note for note in site.notes) == noted
+
+
+@pytest.mark.parametrize("name", ["node[1-8]", "n1,n2", "DEFAULT"])
+def test_a_slurm_conf_is_refused_as_a_list_of_nodes(name: str) -> None:
+    """Eight nodes would count as one of that name."""
+    text = f"ClusterName=x\nNodeName={name} Gres=gpu:8 CPUs=48 RealMemory=500000\n"
+    with pytest.raises(InputError, match=r"one node an entry\. Hint: a slurm\.conf does not do"):
+        read_slurm_site(text, "slurm.conf", "site")
