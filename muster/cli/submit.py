@@ -280,7 +280,7 @@ def submit(
     from muster.service.client import Client
 
     errors = ErrorCollector()
-    file = _read_file(Path(words[0])) if len(words) == 1 and words[0].endswith(".toml") else None
+    file = _read_file(words) if words[0].endswith(".toml") else None
     by_flags = {
         **resources.fields(errors),
         **queueing.fields(errors),
@@ -310,7 +310,7 @@ class _JobFile:
     request: dict[str, Any]
 
 
-def _read_file(path: Path) -> _JobFile:
+def _read_file(words: Sequence[str]) -> _JobFile:
     from pydantic import Field
 
     from muster.checked_toml import parse_toml
@@ -322,8 +322,12 @@ def _read_file(path: Path) -> _JobFile:
 
         directory: Folder = Field(default_factory=lambda: str(Path.cwd()))
 
-    text = read_text(path)
-    return _JobFile(str(path), text, parse_toml(text, str(path), JobFile).model_dump(mode="json"))
+    name, *more = words
+    if more:
+        what = f"allowed: {name} alone; its command stands in it, and options change the rest"
+        raise InputError(Problem("FILE.toml", what, found=" ".join(words)))
+    text = read_text(Path(name))
+    return _JobFile(name, text, parse_toml(text, name, JobFile).model_dump(mode="json"))
 
 
 def _is_given(context: typer.Context, field: str) -> bool:

@@ -211,6 +211,13 @@ def test_flags_override_the_file(
     assert [row.request.gpus for row in api.store.jobs()] == [2, 1]
 
 
+def test_words_after_a_job_file_are_refused(api: Serving, muster: Muster) -> None:
+    refused = muster("submit", "job.toml", "more", "words")
+    assert refused.status == 2
+    assert refused.err.startswith("FILE.toml: found 'job.toml more words'; allowed: job.toml alone")
+    assert api.store.jobs() == []
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
