@@ -19,6 +19,8 @@ BATCH = "batch"
 """A total batch above the initial one, up to `max_batch`."""
 WITHOUT_GPUS = "without GPUs"
 """Jobs with CPUs and memory only."""
+WORKERS_AND_SERVERS = "workers and servers"
+"""What each worker and server of a job with `sync` needs; to others such a job is the GPUs that it asks for."""
 FURTHER_RESOURCES = "further resources"
 """Resources that do not come with Muster."""
 EVEN_GANGS = "even gangs"
@@ -29,7 +31,7 @@ ALL = frozenset({REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, WITHOUT
 
 
 def honoured(scheduler: Any) -> frozenset[str]:
-    """What a scheduler, or a part of one, honours. One that is not shipped is taken to honour all but `BATCH`."""
+    """What a scheduler, or a part of one, honours. One that is not shipped is taken to honour `ALL`."""
     if not type(scheduler).__module__.startswith("muster."):
         return ALL
     return frozenset(getattr(scheduler, "honours", ()))

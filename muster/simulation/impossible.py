@@ -13,15 +13,17 @@ from muster.cluster.ledger_arrays import MICRO, Floats
 from muster.cluster.resources import RESOURCES
 from muster.formatting import counted
 from muster.problems import InputError, Problem
-from muster.schedulers.honours import REQUESTS
+from muster.schedulers.honours import REQUESTS, WORKERS_AND_SERVERS
 from muster.simulation.options import Options
 from muster.workload.jobs import REFUSED, JobTable
-from muster.workload.sized import RIGID
+from muster.workload.sized import PS, RIGID
 from muster.workload.trace import Trace
 from muster.workload.traces.columns import LINE
 
 NAMED_AT_MOST = 5
 _ROUNDING = 1e-9
+_OF_WORKERS = 3
+"""GPUs, CPUs and memory: what workers and servers need of a node."""
 
 
 def set_impossible_aside(
@@ -46,6 +48,8 @@ def set_impossible_aside(
     }
     if REQUESTS in honours:
         problems |= _too_large_requests(table, cluster, problems)
+    if WORKERS_AND_SERVERS in honours:
+        problems |= _too_large_workers(table, cluster, problems)
     impossible = np.array(sorted(problems), np.int64)
     if len(impossible) and not options.skip_impossible:
         lines = _lines(trace)
@@ -114,6 +118,43 @@ def _too_large(nodes: Floats, gpus: int, requested: Sequence[int]) -> int | None
         if places.sum() < max(gpus, 1):
             return resource
     return None
+
+
+def _too_large_workers(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:
+    """Jobs whose least workers, with a server if they have any, are on no nodes of the empty cluster together."""
+    asked, sized = table.asked, table.sized
+    amounts = np.array([node.amounts for node in cluster.nodes])[:, :_OF_WORKERS]
+    sized_jobs = np.setdiff1d(np.flatnonzero(asked["sync"] != RIGID), np.array(sorted(known), np.int64))
+    found: dict[int, _Impossible] = {}
+    for constraint in np.unique(asked["constraint"][sized_jobs]).tolist():
+        jobs = sized_jobs[asked["constraint"][sized_jobs] == constraint]
+        kinds, counts = np.unique(amounts[table.node_allowed[constraint]], axis=0, return_counts=True)
+        worker, server = (sized[role][jobs][:, :_OF_WORKERS] for role in ("worker", "server"))
+        least = sized["min_workers"][jobs]
+        room = np.array([_how_many(kind, worker) for kind in kinds]).reshape(len(kinds), len(jobs))
+        most = counts @ room
+        has_servers = asked["sync"][jobs] == PS
+        most_beside = np.full(len(jobs), -1.0)
+        for kind, alone in zip(kinds, room, strict=True):
+            beside = most - alone + _how_many(kind - server, worker)
+            fits = (server <= kind + _ROUNDING).all(axis=1)
+            most_beside = np.where(fits, np.maximum(most_beside, beside), most_beside)
+        for at in np.flatnonzero(np.where(has_servers, most_beside, most) < least).tolist():
+            together = (
+                "one worker and one server" if has_servers[at] and least[at] == 1 else "so many workers"
+            )
+            beside = " beside a server" if has_servers[at] and least[at] > 1 else ""
+            why = f"no nodes that it may use have room for {together}{beside}"
+            found[int(jobs[at])] = _Impossible(why, "min_workers", int(least[at]))
+    return found
+
+
+def _how_many(room: Floats, worker: Floats) -> Floats:
+    """How many workers of each job fit into this room of a node, which may be below 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(worker > 0, (room + _ROUNDING) / worker, np.inf)
+    workers: Floats = np.maximum(np.floor(each.min(axis=1)), 0.0)
+    return workers
 
 
 def left_out_note(refused: Sequence[str], cluster: Cluster) -> list[str]:

@@ -17,7 +17,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
 from muster.schedulers.ageing import LEAST_TURN_SECONDS, among, next_overdue, promoted_now
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
-from muster.schedulers.honours import REQUESTS
+from muster.schedulers.honours import REQUESTS, WORKERS_AND_SERVERS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
@@ -123,7 +123,7 @@ class PeriodicScheduler:
     name: ClassVar[str] = ""
     slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
-    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
+    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS, WORKERS_AND_SERVERS})
     weighs_interruptions: ClassVar[bool] = False
     """Whether its answers already count what a change costs a running job; else `not_repaid` does."""
     divides_gpus: ClassVar[bool] = False
