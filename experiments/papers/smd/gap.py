@@ -8,14 +8,22 @@ from itertools import product
 from typing import Any
 
 from experiments.papers.experiment import Effort, Experiment, Findings, Result, Row, Verdict
-from experiments.papers.smd.cells import FIELD, Cell, cluster_for, first_question, scheduler_named
+from experiments.papers.smd.cells import (
+    FIELD,
+    PUBLISHED,
+    Cell,
+    cluster_for,
+    first_question,
+    scheduler_named,
+)
 from experiments.papers.smd.utility import PER_HOUR, below_chart, place_name, shown
 from muster.sweep.charts import Spot
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
 from muster.sweep.statistics import estimate
 
-POLICIES = ("smd", *FIELD)
+POLICIES = (PUBLISHED, "smd", *FIELD)
+"""All are valued by the published objective. That of smd has another one since it counts waiting."""
 SMALL, LARGE = (10, 20), (100, 1000)
 """Jobs of a decision that is solved exactly, and of one that is set beside its bound."""
 SHARE = 0.5
@@ -34,10 +42,10 @@ class Decision:
 
     def inputs(self) -> Mapping[str, Any]:
         """All that the result depends on."""
-        return asdict(self)
+        return asdict(self) | {"policies": POLICIES}
 
     def run(self) -> Mapping[str, Any]:
-        """What each policy's choice is worth, the best found, and a bound."""
+        """What each policy's choice is worth by the published objective, the best found, and a bound."""
         import numpy as np
 
         from muster.schedulers.admission.knapsack import FAST, Columns, SolverEffort, choose
@@ -83,13 +91,13 @@ def _read_decisions(effort: Effort, results: Sequence[Result]) -> Findings:
         proven = all(one["bound"] - one["best"] <= 2 * PROVEN * one["bound"] for one in found)
         against = "optimum" if proven else "bound"
         gaps = {name: [1 - one["values"][name] / one["bound"] for one in found] for name in POLICIES}
-        worst = max(gaps["smd"])
+        worst = max(gaps[PUBLISHED])
         rows.append(
             Row(
-                f"smd below the {against}: {jobs} jobs, {accounting}",
+                f"{PUBLISHED} below the {against}: {jobs} jobs, {accounting}",
                 "",
                 "",
-                f"{sum(gaps['smd']) / len(found):.3%}, at worst {worst:.3%}",
+                f"{sum(gaps[PUBLISHED]) / len(found):.3%}, at worst {worst:.3%}",
                 Verdict.OTHER_SETTING,
                 f"fast path, {len(found)} decisions; no figure is published",
             )
@@ -106,7 +114,7 @@ DECISIONS = Experiment(
     "One decision against the optimum",
     "Sizes for jobs that all come at once, capacity 0.5 of their limits: each policy's choice against the exact "
     "optimum (10 and 20 jobs, by branch and bound) or the relaxation's bound (100 and 1,000 jobs). Counts alone, "
-    "before they are placed.",
+    "before they are placed, and valued by the published objective.",
     _decisions,
     _read_decisions,
 )
