@@ -106,7 +106,7 @@ def on_machines(books, asked, active, sensitive, scratch, int64_t at_least):
     cdef int64_t at, job, written
     for at in range(jobs.size):
         job = jobs.at[at]
-        if held.heads[job] >= 0 and communicates[all_asked[job].model]:
+        if communicates[all_asked[job].model]:
             written = _write_rows(&held, &all_asked[job], job, &gathered)
             if written >= at_least:
                 _keep_rows(&gathered, job, written)
