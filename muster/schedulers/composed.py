@@ -196,7 +196,7 @@ class Composed:
             else:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
         until = self._protected_until(snapshot)
-        plan.urgent = urgent
+        plan.urgent, plan.stops_jobs = urgent, self.preemptive
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
         (still_waiting,) = codes.nonzero()

@@ -75,6 +75,8 @@ class Proposal:
     ranked: Ints = field(default_factory=lambda: _UNKNOWN)
     urgent: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """By position: the jobs that go before all others until each has had its turn; empty: none."""
+    stops_jobs: bool = True
+    """Whether the order stops running jobs for others."""
     notes: tuple[str, ...] = ()
     cancelled: tuple[int, ...] = ()
 

@@ -14,13 +14,14 @@ from muster.schedulers.allocation.opt import Opt
 from muster.schedulers.allocation.placed import placed_bound
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_decision
+from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint import Joint
-from muster.schedulers.joint.joint_core import FOR_RUNNING
 from muster.workload.models import shipped_models
 from tests.schedulers.placement_oracle import best_total, random_case
 from tests.schedulers.synergy_cases import Round, fair_speeds, round_of, speeds, total_speed, tried
 
 TOLERANCE = 1 + 1e-6
+FOR_RUNNING = for_running(stops_jobs=True).worth
 
 
 def drawn(seed: int) -> Round:

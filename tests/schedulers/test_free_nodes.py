@@ -15,7 +15,8 @@ from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
 from muster.schedulers.allocation.worth_core import worth_of
 from muster.schedulers.joint import joint
-from muster.schedulers.joint.joint_core import FOR_RUNNING, place_jointly
+from muster.schedulers.joint.for_running import ForRunning, for_running
+from muster.schedulers.joint.joint_core import place_jointly
 from muster.simulation import Failures, Run
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import TYPES, round_of, typed
@@ -35,6 +36,7 @@ class Problem:
     draft: PlacementDraft
     books: Books
     cost: Floats
+    running: ForRunning
 
 
 @st.composite
@@ -65,7 +67,8 @@ def problems(draw: st.DrawFn, most_nodes: int = 9) -> Problem:
         weight=random.choice([0.1, 0.5, 1.0, 2.0], len(jobs)) * [gpus for _, gpus in jobs],
     )
     take(draft, random, draw(st.sampled_from([0.0, 0.3, 0.8])))
-    return Problem(gangs, draft, case.snapshot.ledger.books, random.choice([0.0, 0.1, 0.9], len(jobs)))
+    books, cost = case.snapshot.ledger.books, random.choice([0.0, 0.1, 0.9], len(jobs))
+    return Problem(gangs, draft, books, cost, for_running(draw(st.booleans())))
 
 
 def take(draft: PlacementDraft, random: np.random.Generator, most: float) -> None:
@@ -159,7 +162,7 @@ def test_a_job_comes_where_a_look_at_all_nodes_puts_it(problem: Problem) -> None
     for at in range(len(problem.gangs.gpus)):
         where = expected(problem, at)
         draft = problem.draft.copy()
-        place_jointly(draft, problem.gangs, np.array([at]), problem.cost)
+        place_jointly(draft, problem.gangs, np.array([at]), problem.cost, problem.running)
         if where is not None:
             assert {node: gpus for node, gpus, *_ in held(draft).get(at, [])} == where
         problem.draft.free[:] = draft.free
@@ -172,7 +175,7 @@ def test_a_gang_that_takes_a_fair_share_is_placed_once() -> None:
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
     draft.free[:, 0] = [2, 1, 1, 1, 1]
     draft.free[:, 1] = [2 * MICRO, 1 * MICRO, 2 * MICRO, 2 * MICRO, 2 * MICRO]
-    place_jointly(draft, gangs_of(case.snapshot), np.array([0]), np.zeros(1))
+    place_jointly(draft, gangs_of(case.snapshot), np.array([0]), np.zeros(1), for_running(True))
     assert [(node, gpus) for node, gpus, *_ in held(draft)[0]] == [(0, 2), (1, 1)]
 
 
@@ -182,6 +185,11 @@ def speed_of(problem: Problem, draft: PlacementDraft, at: int) -> float:
     weight[at] = 1.0
     gangs, index = problem.gangs._replace(weight=weight), np.arange(len(weight))
     return worth_of(problem.books, index, gangs, draft, np.zeros(len(weight)), True)
+
+
+def counted(running: ForRunning, speed: float) -> float:
+    """What the speed of a job counts, and that it runs."""
+    return speed + running.worth * min(speed / running.up_to, 1.0)
 
 
 def in_steps(problem: Problem, order: Sequence[int]) -> None:
@@ -196,10 +204,12 @@ def in_steps(problem: Problem, order: Sequence[int]) -> None:
         constraint[at] = gangs.constraint[at]
         alone = gangs._replace(constraint=constraint, node_allowed=np.vstack([gangs.node_allowed, nowhere]))
         before = draft.copy()
-        place_jointly(draft, alone, np.array([at]), problem.cost)
+        place_jointly(draft, alone, np.array([at]), problem.cost, problem.running)
         left = np.flatnonzero((before.first >= 0) & (draft.first < 0)).tolist()
         worth = {
-            other: gangs.weight[other] * (FOR_RUNNING + speed_of(problem, before, other)) / gangs.gpus[other]
+            other: gangs.weight[other]
+            * counted(problem.running, speed_of(problem, before, other))
+            / gangs.gpus[other]
             for other in left
         }
         queue += [
@@ -215,11 +225,13 @@ def test_a_plan_is_that_of_searches_that_remember_nothing(problem: Problem, data
     count = len(problem.gangs.gpus)
     order = data.draw(st.permutations(range(count)))
     first = data.draw(st.integers(0, count))
-    place_jointly(problem.draft, problem.gangs, np.array(order[:first], np.int64), problem.cost)
+    place_jointly(
+        problem.draft, problem.gangs, np.array(order[:first], np.int64), problem.cost, problem.running
+    )
     fixed: Bools = (problem.draft.first >= 0) & (np.arange(count) % 3 == 0)
     problem.draft.movable[fixed] = False
     at_once = problem.draft.copy()
-    place_jointly(at_once, problem.gangs, np.array(order, np.int64), problem.cost)
+    place_jointly(at_once, problem.gangs, np.array(order, np.int64), problem.cost, problem.running)
     in_steps(problem, order)
     assert held(at_once) == held(problem.draft)
 
@@ -252,8 +264,8 @@ def test_runs_are_those_of_searches_that_remember_nothing(seed: int, order: str)
             skip_impossible=True,
         )
 
-    def slowly(draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats) -> None:
-        in_steps(Problem(gangs, draft, books, cost), order.tolist())
+    def slowly(draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning) -> None:
+        in_steps(Problem(gangs, draft, books, cost, running), order.tolist())
 
     books = round_of(cluster, [("", 1)] * len(rows)).snapshot.ledger.books
     with_memory = simulated()

@@ -6,11 +6,12 @@ from itertools import product
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint import Joint
-from muster.schedulers.joint.joint_core import FOR_RUNNING
 from muster.simulation import Run
 from muster.workload.models import Model
 from tests.building import cluster_of, job, jobs_of, run
@@ -35,7 +36,21 @@ SHARED = Model(
     licence="none",
 )
 """As fast as it has cores, from one to two."""
-MODELS = {"cached": CACHED, "shared": SHARED}
+LINEAR = Model(
+    "linear",
+    "image",
+    32,
+    1.0,
+    4.0,
+    10.0,
+    (1.0, 2.0, 3.0, 4.0),
+    (1.0,),
+    ((0.25,), (0.5,), (0.75,), (1.0,)),
+    source="a test",
+    licence="none",
+)
+"""As fast as it has cores, from one to four."""
+MODELS = {"cached": CACHED, "shared": SHARED, "linear": LINEAR}
 
 
 def end_of(result: Run) -> dict[str, float]:
@@ -77,6 +92,17 @@ def test_jobs_share_cores_where_that_costs_the_first_little() -> None:
     trace = jobs_of(job(0, 16_000, model="shared"), job(0, 1_600, model="shared"))
     result = run(trace, cluster_of(16, cpus_per_gpu=0.125), "fifo+joint", models=MODELS)
     assert end_of(result) == {"0": 1_100.0, "1": 200.0}
+
+
+def test_a_job_starts_slowly_where_it_could_not_start_later() -> None:
+    """Four cores: one job alone is as fast as two together, but what is not stopped may keep another waiting long."""
+    trace = jobs_of(job(0, 1_000, model="linear"), job(0, 1_000, model="linear"))
+    cluster = cluster_of(2, cpus_per_gpu=2.0)
+    kept = run(trace, cluster, "fifo+joint", models=MODELS)
+    assert kept.record.jobs["start_seconds"].to_list() == [0.0, 0.0]
+    assert end_of(kept) == {"0": pytest.approx(2_000 / 3), "1": 1_000.0}
+    stopped = run(trace, cluster, "srtf+joint", models=MODELS)
+    assert end_of(stopped) == {"0": 500.0, "1": 1_000.0}
 
 
 def test_a_gang_whose_request_fills_no_node_is_spread() -> None:
@@ -144,4 +170,4 @@ def test_one_node_is_worth_nearly_what_brute_force_finds(case: tuple[list[Model]
 
 def worth(fast: np.ndarray[tuple[int], np.dtype[np.float64]], weights: list[float]) -> float:
     """Return what joint counts: progress, and that a job runs at all."""
-    return float((fast + FOR_RUNNING * (fast > 0)) @ weights)
+    return float((fast + for_running(stops_jobs=True).worth * (fast > 0)) @ weights)

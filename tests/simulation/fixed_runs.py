@@ -141,6 +141,7 @@ RUNS = (
         for order in ("fifo", "las", "srtf-speed", "drf-static")
         for allocation in ("tune", "tune-plus", "greedy", "joint")
     ),
+    *(FixedRun("synergy", "2x8gpu,12cpu,300gb", f"{order}+joint") for order in ("fifo", "las")),
     FixedRun("single", _SYNERGY, "fifo+opt"),
     FixedRun("single", _SYNERGY, "synergy-published:srtf", {"rules": "synergy-published"}),
     FixedRun("mixed", _SMALL, "gandiva"),

@@ -24,6 +24,8 @@ class AllocationInput:
     chosen: Bools
     urgent: Bools
     """By position: the jobs that go before all others; empty: none."""
+    stops_jobs: bool
+    """Whether the order stops running jobs for others."""
     notes: list[str] = field(default_factory=list)
     """What did not go as it should; the strategy adds to it."""
 
@@ -39,7 +41,7 @@ class DraftAllocator(GangAllocator):
         """Write the draft that the strategy chooses, and what it notes."""
         gangs = gangs_of(snapshot)
         opened = open_draft(snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot))
-        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal.urgent)
+        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal.urgent, proposal.stops_jobs)
         write_draft(snapshot, proposal, self.choose_draft(given), ranked, chosen)
         proposal.notes = tuple(given.notes)
 

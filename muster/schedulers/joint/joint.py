@@ -24,6 +24,7 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, SIZES, WORKERS_AND_SERVERS
+from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.modelled_speeds import TypedSizes
@@ -148,7 +149,8 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     """
     snapshot, opened = given.snapshot, given.opened
     books, index = snapshot.ledger.books, snapshot.jobs.index
-    worth, order = JointWorth(snapshot, gangs), _by_density(given, gangs)
+    running = for_running(given.stops_jobs)
+    worth, order = JointWorth(snapshot, gangs, running), _by_density(given, gangs)
     stays = opened.copy()
     keep_in_place(books, index, stays, keeps_size(given, gangs))
     keep_amounts(books, index, stays)
@@ -160,14 +162,14 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
         place_missing(drafts[0], gangs, order)
     else:
         fill_all(stays, gangs)
-    place_jointly(stays, gangs, order, worth.lost)
+    place_jointly(stays, gangs, order, worth.lost, running)
     drafts.append(stays)
     worths = [_worth(given, gangs, sizes, draft) for draft in drafts]
     may_run = np.flatnonzero(opened.movable | opened.fixed)
     if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = opened.copy()
         fill_all(again, gangs)
-        place_jointly(again, gangs, order, np.zeros(len(index)))
+        place_jointly(again, gangs, order, np.zeros(len(index)), running)
         drafts.append(again)
         worths.append(_worth(given, gangs, sizes, again))
     return list(zip(worths, drafts, strict=True))
@@ -176,7 +178,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
 def _worth(given: AllocationInput, gangs: Gangs, sizes: TypedSizes, draft: PlacementDraft) -> float:
     """Return what a draft is worth, each job counting as fast as it is known to be on the machines that it has."""
     placed = gangs._replace(weight=gangs.weight * as_placed(given, sizes, draft))
-    return JointWorth(given.snapshot, placed).of(draft)
+    return JointWorth(given.snapshot, placed, for_running(given.stops_jobs)).of(draft)
 
 
 def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> Floats:

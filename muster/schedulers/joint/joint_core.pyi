@@ -1,10 +1,12 @@
 from muster.cluster.ledger_arrays import Books, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
+from muster.schedulers.joint.for_running import ForRunning
 
-FOR_RUNNING: float
-
-def place_jointly(draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats) -> None: ...
+def place_jointly(
+    draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning
+) -> None: ...
+def running_worth(draft: PlacementDraft, gangs: Gangs, running: ForRunning) -> float: ...
 def place_on_network(
     books: Books,
     draft: PlacementDraft,
@@ -12,5 +14,6 @@ def place_on_network(
     gangs: Gangs,
     order: Ints,
     cost: Floats,
+    running: ForRunning,
     enough: tuple[float, ...],
 ) -> None: ...

@@ -53,14 +53,16 @@ from muster.speed.network.forms import EVENLY
 
 cdef int64_t _EVENLY = EVENLY  # forms up to this one have the same number of GPUs on each of their machines
 
-FOR_RUNNING = 0.05
-"""What it counts that a job runs at all, as a part of its reference speed: long jobs let short ones pass."""
-cdef double _FOR_RUNNING = FOR_RUNNING
 cdef double _EPSILON = 1e-9
 cdef int64_t _TRIED = 8  # nodes on which a job is tried
 cdef int64_t _GUESSES = 1 << 22  # how many guesses are kept, by class and node
 
 ctypedef pair[double, int64_t] Ranked
+
+# What it counts that a job runs, as a part of its reference speed: all of it from the speed `up_to` on.
+cdef struct ForRunning:
+    double worth
+    double up_to
 
 # What places on a network are looked for with.
 cdef struct Network:
@@ -88,6 +90,7 @@ cdef struct Search:
     Draft* draft
     Gangs* gangs
     double* cost
+    ForRunning running
     Network* network  # NULL: every place is as fast as any other
     FreeNodes* free
     Chosen* chosen
@@ -108,27 +111,27 @@ cdef struct Trial:
     int64_t leave
 
 
-def place_jointly(draft, gangs, order, cost):
+def place_jointly(draft, gangs, order, cost, running):
     """Place the jobs of `order` that have no place, each where the worth of all gains most, if it gains at all.
 
     A job whose place is taken comes once more at the end.
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, NULL, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, _for_running(running), NULL, NULL, NULL, NULL)
     _place_all(&search, ints(order))
 
 
-def place_on_network(books, draft, before, gangs, order, cost, enough):
+def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     """Place the jobs of `order` as `place_jointly` does, each on the fastest form that has a place.
 
     A job whose place in `before` is free and as fast stays there. One whose places all offer less than the first of
     `enough` of its best speed waits for the next pass, which asks for the second, and so on.
     """
-    cdef Draft plan = draft_of(draft), running = draft_of(before)
+    cdef Draft plan = draft_of(draft), was = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &network, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, _for_running(running), &network, NULL, NULL, NULL)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
@@ -138,7 +141,7 @@ def place_on_network(books, draft, before, gangs, order, cost, enough):
     network.books.nodes = nodes.data()
     network.work = workspace_for(&network.books, numbers, inside)
     nothing.assign(SLOTS, 0)
-    network.before, network.nothing = &running, nothing.data()
+    network.before, network.nothing = &was, nothing.data()
     network.free_here.assign(jobs.nodes, 0)
     network.counts.assign(1, jobs.nodes)
     network.free_gpus = network.most_free = 0
@@ -240,7 +243,7 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     cdef Trial best = Trial(_EPSILON, -1, 0)
     cdef int64_t node, leave, least
     cdef size_t place
-    cdef double gain, most = search.gangs.weight[at] * (_FOR_RUNNING + _best_speed(search.gangs, at))
+    cdef double gain, most = search.gangs.weight[at] * (search.running.worth + _best_speed(search.gangs, at))
     if not _fits_some_machine(search.gangs, at) or (search.network != NULL and not _may_share_machine(search, at)):
         return best
     _candidates(search, at, nodes)
@@ -350,7 +353,7 @@ cdef void _by_worth(Search* search, int64_t node, vector[Ranked]& jobs) noexcept
     while number >= 0:
         at = search.draft.node_parts[number].at
         if _may_leave(search.draft, number):
-            worth = search.gangs.weight[at] * _counted_speed(search.draft, search.gangs, at) / search.gangs.gpus[at]
+            worth = search.gangs.weight[at] * _counted_speed(search, at) / search.gangs.gpus[at]
             jobs.push_back(Ranked(worth, at))
         number = search.draft.node_parts[number].next_here
     sort(jobs.begin(), jobs.end())
@@ -390,9 +393,34 @@ cdef double _lost_worth(Search* search, int64_t node, int64_t leave) noexcept no
     return lost
 
 
-cdef inline double _counted_speed(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:
+cdef inline double _counted_speed(Search* search, int64_t at) noexcept nogil:
     """The speed of a job, and what it counts that it runs."""
-    return _FOR_RUNNING + gang_speed(draft, gangs, at)
+    cdef double speed = gang_speed(search.draft, search.gangs, at)
+    return speed + _running_counts(&search.running, speed)
+
+
+cdef inline double _running_counts(ForRunning* running, double speed) noexcept nogil:
+    """What it counts that a job runs at a speed."""
+    return running.worth if speed >= running.up_to else running.worth * speed / running.up_to
+
+
+cdef ForRunning _for_running(object running) except *:
+    cdef ForRunning counts
+    counts.worth, counts.up_to = running.worth, running.up_to
+    return counts
+
+
+def running_worth(draft, gangs, running):
+    """Return what it counts that the jobs of a draft run, each times its weight."""
+    cdef Draft plan = draft_of(draft)
+    cdef Gangs jobs = gangs_of(gangs)
+    cdef ForRunning counts = _for_running(running)
+    cdef double total = 0.0
+    cdef int64_t at
+    for at in range(jobs.jobs):
+        if plan.first[at] >= 0:
+            total += jobs.weight[at] * _running_counts(&counts, gang_speed(&plan, &jobs, at))
+    return total
 
 
 cdef double _worth_on(Search* search, int64_t node) noexcept nogil:
@@ -401,7 +429,7 @@ cdef double _worth_on(Search* search, int64_t node) noexcept nogil:
     cdef int64_t number = search.draft.first_here[node], at
     while number >= 0:
         at = search.draft.node_parts[number].at
-        total += search.gangs.weight[at] * _counted_speed(search.draft, search.gangs, at)
+        total += search.gangs.weight[at] * _counted_speed(search, at)
         number = search.draft.node_parts[number].next_here
     return total
 
@@ -661,7 +689,7 @@ cdef bint _join_nodes(Search* search, int64_t at) noexcept nogil:
                 per_gpu(draft, number, per)
                 for resource in range(draft.resources):
                     amounts.push_back(per[resource] if resource > 0 else 0)
-                gain -= gangs.weight[other] * _counted_speed(draft, gangs, other)
+                gain -= gangs.weight[other] * _counted_speed(search, other)
                 set_amounts(draft, number, need_on(gangs, need_of(gangs, gangs.demands.fair, other), node))
             number = draft.node_parts[number].next_here
         room = room and fits(draft, node, chosen.gpus[node], need_on(gangs, fair, node))
@@ -670,9 +698,9 @@ cdef bint _join_nodes(Search* search, int64_t at) noexcept nogil:
         for place in range(chosen.nodes.size()):
             divide_node(draft, gangs, chosen.nodes[place])
         raise_gang(draft, gangs, at)
-        gain += gangs.weight[at] * _counted_speed(draft, gangs, at)
+        gain += gangs.weight[at] * _counted_speed(search, at)
         for i in range(numbers.size()):
-            gain += gangs.weight[numbers[i]] * _counted_speed(draft, gangs, numbers[i])
+            gain += gangs.weight[numbers[i]] * _counted_speed(search, numbers[i])
         if gain > _EPSILON:
             return True
         remove_job(draft, at)

@@ -15,6 +15,7 @@ from muster.schedulers.allocation.drafting import keep_in_place
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
+from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_on_network
 from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.sizes import keeps_size
@@ -32,7 +33,7 @@ def plans_on_network(
 ) -> list[tuple[float, PlacementDraft]]:
     """Return drafts, each with its worth: jobs stay as in `stays`, the chosen alone stay, or all are placed again."""
     snapshot, opened = given.snapshot, given.opened
-    worth = JointWorth(snapshot, gangs)
+    worth = JointWorth(snapshot, gangs, for_running(given.stops_jobs))
     if not snapshot.resize_restarts:
         fill_all(stays, gangs)
     starts = [(stays, worth.lost)]
@@ -65,7 +66,8 @@ def _placed(
 ) -> PlacementDraft:
     """Return a draft with the jobs of an order added, first where they are fast and then where there is room."""
     draft = start.copy()
-    place_on_network(given.snapshot.ledger.books, draft, before, gangs, order, lost, _ENOUGH)
+    books, running = given.snapshot.ledger.books, for_running(given.stops_jobs)
+    place_on_network(books, draft, before, gangs, order, lost, running, _ENOUGH)
     return draft
 
 
