@@ -5,9 +5,10 @@ For every node and resource: held + releasing + unavailable + free = capacity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 
 import numpy as np
 
@@ -152,6 +153,30 @@ class Ledger:
         """Scratch of `take_changes`, which leaves it as it was."""
         self._held_back: dict[int, int] = {}
         """Rows of no job, by node."""
+        self._read_only = False
+        """Whether nothing may be written but in a transaction."""
+
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Let nothing but a transaction change the ledger during the block."""
+        arrays = self.books.nodes, self.books.devices, self.books.heads
+        self._lock(arrays, True)
+        try:
+            yield
+        finally:
+            self._lock(arrays, False)
+
+    def _lock(self, arrays: tuple[Any, ...], locked: bool) -> None:
+        self._read_only = locked
+        for array in arrays:
+            array.flags.writeable = not locked
+
+    def _check_writable(self) -> None:
+        """RuntimeError while only a transaction may change the ledger, and none is open."""
+        if self._read_only:
+            raise RuntimeError(
+                "the ledger is read-only outside a block: with snapshot.transaction() as transaction: ..."
+            )
 
     def reserve(self, rows: int, entries: int) -> Books:
         """The books, with room for so many more rows and journal entries."""
@@ -172,6 +197,7 @@ class Ledger:
 
     def put(self, job: int, shares: Iterable[NodeAllocation]) -> None:
         """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""
+        self._check_writable()
         shares = list(shares)
         books = self.reserve(len(shares), 2)
         mark = int(books.totals[b.ENTRIES])
@@ -192,6 +218,8 @@ class Ledger:
 
         `any_gpus`: as many GPUs as it names, whichever are free. Between two decisions only; not journalled.
         """
+        if not self.books.nodes.flags.writeable:
+            raise RuntimeError("the ledger is read-only during a decision")
         books = self.reserve(1, 0)
         if (before := self._held_back.pop(held.node, None)) is not None:
             steps.discharge_row(books, before)
@@ -224,6 +252,7 @@ class Ledger:
 
     def carry_out(self, changes: Changes) -> None:
         """Give the jobs of the changes what they hold after them; `DoesNotFit` and no change if that does not fit."""
+        self._check_writable()
         books = self.reserve(len(changes.rows), 2 * len(changes.jobs))
         mark = int(books.totals[b.ENTRIES])
         refusal = int(steps.carry_out(books, *changes))
@@ -305,7 +334,7 @@ class Transaction:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._open = False
+        self._open = self._read_only = False
         self._free_row = self._rows_used = 0
 
     def __enter__(self) -> Self:
@@ -316,6 +345,7 @@ class Transaction:
         self._free_row, self._rows_used = int(totals[b.FREE_ROW]), int(totals[b.ROWS_USED])
         totals[b.FREE_ROW] = NONE  # New rows come after all others, so that those stay as they are.
         self._open = True
+        self._read_only, self._ledger._read_only = self._ledger._read_only, False
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -324,6 +354,7 @@ class Transaction:
         if totals[b.ENTRIES]:
             self.undo()
         totals[b.FREE_ROW], totals[b.ROWS_USED] = self._free_row, self._rows_used
+        self._ledger._read_only = self._read_only
         self._open = False
 
     @property

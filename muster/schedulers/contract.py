@@ -40,6 +40,7 @@ __all__ = [
     "Snapshot",
     "State",
     "Trigger",
+    "asked_for_decision",
 ]
 
 
@@ -315,9 +316,9 @@ class SizeSpeeds(Protocol):
         """
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a scheduler may know at one moment."""
+    """What a scheduler may know at one moment; it reads it, and writes in a transaction only."""
 
     now: float
     triggers: int
@@ -374,3 +375,16 @@ class Scheduler(Protocol):
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """The decision from now on; the view's ledger is left as it is."""
         ...
+
+
+def asked_for_decision(scheduler: Scheduler, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+    """Return what the scheduler decides; an error if it writes into the snapshot other than in a transaction."""
+    arrays: tuple[Any, ...] = snapshot.table.asked, snapshot.table.facts, snapshot.jobs.index
+    for array in arrays:
+        array.flags.writeable = False
+    try:
+        with snapshot.ledger.read_only():
+            return scheduler.decide(snapshot, state)
+    finally:
+        for array in arrays:
+            array.flags.writeable = True

@@ -38,7 +38,17 @@ from muster.runtime.allocation_lifecycle import (
 from muster.runtime.records import DECISIONS
 from muster.schedulers.compiled import compiled_form
 from muster.schedulers.composed_core import CompiledScheduler
-from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Scheduler, Snapshot, Trigger
+from muster.schedulers.contract import (
+    Bools,
+    Decision,
+    Floats,
+    Ints,
+    Jobs,
+    Scheduler,
+    Snapshot,
+    Trigger,
+    asked_for_decision,
+)
 from muster.schedulers.reasons import NOT_CONSIDERED
 from muster.simulation.event_loop import EventLoop
 from muster.simulation.failures import FailureClock
@@ -407,7 +417,7 @@ class SimulationEngine:
         )
         self._pending = 0
         began = time.perf_counter()
-        plan, self._state = self._scheduler.decide(snapshot, self._state)
+        plan, self._state = asked_for_decision(self._scheduler, snapshot, self._state)
         self._decision_seconds.append(time.perf_counter() - began)
         self.noted.update(plan.notes)
         self._check_for_standstill(self._apply(plan, index, now), snapshot.triggers, now)

@@ -11,7 +11,7 @@ from muster.runtime.snapshots.decided import saved_decision
 from muster.runtime.snapshots.file import SavedDecision, SnapshotFile
 from muster.runtime.snapshots.restored import RestoredSnapshot
 from muster.runtime.snapshots.taken import settings_of_scheduler
-from muster.schedulers.contract import Scheduler
+from muster.schedulers.contract import Scheduler, asked_for_decision
 from muster.schedulers.registry import build
 from muster.schedulers.user_code import errors_of_policies
 
@@ -48,7 +48,7 @@ def replay(
     snapshot = restored.snapshot()
     with errors_of_policies():
         state = restored.state(policy) if same else policy.initial(restored.cluster)
-        decision, _ = policy.decide(snapshot, state)
+        decision, _ = asked_for_decision(policy, snapshot, state)
     saved = saved_decision(decision, snapshot.jobs.index, restored.table, restored.ledger, restored.cluster)
     try:
         restored.ledger.carry_out(decision.changes)

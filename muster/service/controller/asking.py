@@ -11,7 +11,7 @@ import numpy as np
 from muster.cluster.ledger import Changes
 from muster.runtime import lifecycle as keep
 from muster.runtime.scheduler_memory import to_bytes
-from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
+from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, asked_for_decision
 from muster.schedulers.reasons import reason
 from muster.workload.jobs import AskedArray
 
@@ -31,7 +31,7 @@ class Decided:
 def decided(scheduler: Scheduler, snapshot: Snapshot, state: State, asked: AskedArray) -> Decided:
     """Return the scheduler's decision; ValueError if it is wrong. Nothing has changed yet."""
     began = time.perf_counter()
-    decision, after = scheduler.decide(snapshot, state)
+    decision, after = asked_for_decision(scheduler, snapshot, state)
     _check_answer(decision, snapshot)
     _check_changes(decision.changes, snapshot, asked)
     return Decided(decision, after, to_bytes(after, scheduler.name), time.perf_counter() - began)
