@@ -11,7 +11,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import ROLES, SERVER
 from muster.cluster.recorded import cluster_of_record
-from muster.formatting import duration, natural_order
+from muster.formatting import duration, natural_order, thousandths
 from muster.formatting import gpus as describe_gpus
 from muster.problems import InputError, Problem
 from muster.runtime.holding import AllHeld, HoldingJob, what_it_would_gain
@@ -69,11 +69,12 @@ def holding_of(record: Record, job_id: str, at: float | None, known: Knowledge) 
     nodes = sorted(here["node"].unique().to_list(), key=natural_order)
     gpus = float(here["gpus"].sum())
     where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
-    first = (
-        f"It ran on {describe_gpus(gpus)} of {where} from {since:,.0f} to {until:,.0f} s "
-        f"({duration(until - since)}). At {at:,.0f} s:"
-    )
-    return HeldThen(at, since, until, gpus, nodes, [first, *_gains(record, job_id, at, present, known)])
+    what = describe_gpus(gpus) if gpus else f"{thousandths(float(here['cpus'].sum()))} CPU cores"
+    first = f"It ran on {what} of {where} from {since:,.0f} to {until:,.0f} s ({duration(until - since)})."
+    gains = _gains(record, job_id, at, present, known)
+    if gains:
+        first += f" At {at:,.0f} s:"
+    return HeldThen(at, since, until, gpus, nodes, [first, *gains])
 
 
 def without_models(gone: InputError) -> str:

@@ -15,6 +15,7 @@ from muster.runtime.records import Record
 from muster.schedulers.reasons import REASONS, reason
 
 _NAMED_AT_MOST = 5
+_SHOWN_AT_MOST = 10
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,27 @@ class Wait:
     """Jobs that started in the stretch, or at its end where this job did not."""
     passed_by: list[str]
     """Those of them that were submitted later."""
+    ran_for_seconds: float
+    """Seconds that the job had run when an interruption began the stretch; 0: it had not."""
+
+    def sentences(self) -> Iterator[str]:
+        """For people."""
+        if self.ran_for_seconds:
+            yield f"Interrupted at {self.from_seconds:,.0f} s, after {duration(self.ran_for_seconds)}."
+        yield (
+            f"{self.from_seconds:,.0f} to {self.to_seconds:,.0f} s "
+            f"({duration(self.to_seconds - self.from_seconds)}): {_words(self.reason, self.details)}. "
+            f"{counted(len(self.held_by), 'job')} held {gpus(self.held_gpus)}{_named(self.held_by)}."
+        )
+        if self.started:
+            yield f"{counted(len(self.started), 'job')} started meanwhile{_named(self.started)}{self._later()}."
+
+    def _later(self) -> str:
+        if not self.passed_by:
+            return ""
+        if len(self.passed_by) < len(self.started):
+            return f", {len(self.passed_by)} of them submitted later"
+        return ", all submitted later" if len(self.started) > 1 else ", submitted later"
 
 
 @dataclass(frozen=True)
@@ -55,20 +77,23 @@ class WaitsOfJob:
     def sentences(self) -> Iterator[str]:
         """For people."""
         began = "never started" if self.start_seconds is None else f"started at {self.start_seconds:,.0f} s"
+        refused = f": {_words('fits_nowhere', {})}" if self.outcome == "refused" else ""
+        times = sum(wait.ran_for_seconds > 0 for wait in self.waits)
+        stopped = f" and was interrupted {counted(times, 'time')}" if times else ""
         yield (
             f"Job {self.job_id} ({gpus(self.gpus)}, submitted at {self.submit_seconds:,.0f} s) {began} under "
-            f"{self.scheduler}; it waited {duration(self.wait_seconds)} in all. Outcome: {self.outcome}."
+            f"{self.scheduler}; it waited {duration(self.wait_seconds)} in all{stopped}. "
+            f"Outcome: {self.outcome}{refused}."
         )
-        for wait in self.waits:
-            why = _words(wait.reason, wait.details)
+        by_length = sorted(self.waits, key=lambda wait: wait.from_seconds - wait.to_seconds)
+        for wait in sorted(by_length[:_SHOWN_AT_MOST], key=lambda wait: wait.from_seconds):
+            yield from wait.sentences()
+        if shorter := by_length[_SHOWN_AT_MOST:]:
+            seconds = sum(wait.to_seconds - wait.from_seconds for wait in shorter)
             yield (
-                f"{wait.from_seconds:,.0f} to {wait.to_seconds:,.0f} s "
-                f"({duration(wait.to_seconds - wait.from_seconds)}): {why}. "
-                f"{counted(len(wait.held_by), 'job')} held {gpus(wait.held_gpus)}{_named(wait.held_by)}."
+                f"{counted(len(shorter), 'shorter wait')}, {duration(seconds)} in all, "
+                f"{'is' if len(shorter) == 1 else 'are'} left out; --json has them."
             )
-            if wait.started:
-                later = f", {len(wait.passed_by)} of them submitted later" if wait.passed_by else ""
-                yield f"{counted(len(wait.started), 'job')} started meanwhile{_named(wait.started)}{later}."
 
 
 def reason_text(name: str, parameters: str) -> str:
@@ -95,6 +120,7 @@ def waits_of(record: Record, job_id: str) -> WaitsOfJob:
         )
     job = found.row(0, named=True)
     rows = record.reasons.filter(pl.col("job_id") == job_id).sort("from_seconds")
+    waited_until = [job["start_seconds"], *rows["to_seconds"]]
     return WaitsOfJob(
         job_id,
         record.scheduler,
@@ -103,12 +129,15 @@ def waits_of(record: Record, job_id: str) -> WaitsOfJob:
         job["start_seconds"],
         job["outcome"],
         float((rows["to_seconds"] - rows["from_seconds"]).sum()),
-        [_wait(record, job_id, row) for row in rows.iter_rows(named=True)],
+        [
+            _wait(record, job_id, row, until)
+            for row, until in zip(rows.iter_rows(named=True), waited_until, strict=False)
+        ],
     )
 
 
-def _wait(record: Record, job_id: str, row: Mapping[str, Any]) -> Wait:
-    """One stretch, with what the allocations say of the other jobs."""
+def _wait(record: Record, job_id: str, row: Mapping[str, Any], waited_until: float | None) -> Wait:
+    """One stretch, with what the allocations say of the other jobs; the one before it ended at `waited_until`."""
     others = record.allocations.filter(pl.col("job_id") != job_id)
     since, until = row["from_seconds"], row["to_seconds"]
     held = (
@@ -134,6 +163,7 @@ def _wait(record: Record, job_id: str, row: Mapping[str, Any]) -> Wait:
         float(held["gpus"].sum()),
         started,
         [job for job in started if job in later],
+        0.0 if waited_until is None else max(since - waited_until, 0.0),
     )
 
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from math import isfinite
 
 from muster.cluster.resources import FURTHER
-from muster.formatting import gpus, thousandths
+from muster.formatting import duration, gpus, thousandths
 
 _GPUS = "needs"
 """The number that is shown as so many GPUs."""
+_SECONDS = "seconds"
+"""The number that is shown as a duration."""
 
 _FURTHER = [one.name for one in FURTHER]
 _BESIDE_GPUS = " and ".join([", ".join(["CPUs", "memory", *_FURTHER][:-1]), ["memory", *_FURTHER][-1]])
@@ -36,10 +38,8 @@ class Reason:
 
     def words(self, a: float, b: float) -> str:
         """The reason as a sentence."""
-        numbers = {
-            name: gpus(value) if name == _GPUS else thousandths(value)
-            for name, value in ((self.a, a), (self.b, b))
-        }
+        shown = {_GPUS: gpus, _SECONDS: duration}
+        numbers = {name: shown.get(name, thousandths)(value) for name, value in ((self.a, a), (self.b, b))}
         return self.sentence.format(**numbers)
 
 
@@ -80,7 +80,7 @@ _KINDS = (
     Reason("fits_nowhere", "it would not fit if the whole cluster were free"),
     Reason(
         "protected",
-        "it needs {needs}; running jobs that it outranks may be interrupted in {seconds} s at the earliest",
+        "it needs {needs}; running jobs that it outranks may be interrupted in {seconds} at the earliest",
         "needs",
         "seconds",
     ),
@@ -94,12 +94,12 @@ _KINDS = (
     ),
     Reason(
         "reserved",
-        "backfill plans its start in {seconds} s; jobs that run or have reserved before it hold what it needs",
+        "backfill plans its start in {seconds}; jobs that run or have reserved before it hold what it needs",
         "seconds",
     ),
     Reason(
         "requeued",
-        "it made room for another job and is queued again; it may start after {seconds} s",
+        "it made room for another job and is queued again; it may start after {seconds}",
         "seconds",
     ),
 )

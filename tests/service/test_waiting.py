@@ -13,9 +13,9 @@ REQUEST = JobRequest(name="job", command=("true",), directory="/")
 
 
 @pytest.mark.parametrize(
-    ("now", "seconds"), [(NOTED, 30), (NOTED + 10, 20), (NOTED + 30, 0), (NOTED + 99, 0)]
+    ("now", "seconds"), [(NOTED, "30.0"), (NOTED + 10, "20.0"), (NOTED + 30, "0"), (NOTED + 99, "0")]
 )
-def test_the_seconds_of_a_protection_run_down(now: float, seconds: int) -> None:
+def test_the_seconds_of_a_protection_run_down(now: float, seconds: str) -> None:
     figures = {"needs": 2, "seconds": 30.0}
     row = JobRow(1, "ann", REQUEST, 0.0, reason="protected", reason_parameters=figures, reason_since=NOTED)
     assert f"may be interrupted in {seconds} s at the earliest" in describe_reason(row, now)
