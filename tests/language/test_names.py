@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 60
-LONG_NAMES_LEFT = {"service": 40, "schedulers": 32, "simulation": 1}
-"""By folder of `tests/`, the longer names that are still there: a folder may have fewer, never more."""
 
 
 def modules(folder: str) -> Iterator[tuple[str, ast.Module]]:
@@ -48,10 +46,4 @@ def test_names_of_tests_have_at_most_60_characters() -> None:
         for name in names_of_tests(tree)
         if len(name) > LONGEST
     ]
-    counts = Counter(path.split("/")[1] for path, _ in long)
-    more = [
-        found
-        for found in long
-        if counts[found[0].split("/")[1]] > LONG_NAMES_LEFT.get(found[0].split("/")[1], 0)
-    ]
-    assert more == []
+    assert long == []

@@ -77,7 +77,7 @@ def test_an_interruption_is_made_only_where_it_repays() -> None:
     assert end_of(cheap) == {"0": 11_060.0, "1": 6_000.0}
 
 
-def test_a_job_that_waited_too_long_goes_before_what_is_worth_more() -> None:
+def test_a_job_that_waited_too_long_goes_before_worthier_ones() -> None:
     """A stream of short jobs would keep the long one waiting for ever."""
     stream = [job(90.0 * at, 1_000, model="cached") for at in range(60)]
     trace = jobs_of(job(0, 10_000, model="cached"), *stream)
