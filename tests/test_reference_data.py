@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tarfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from tests.reference_data import ARCHIVES_FOLDER, CONTENTS, pack
 
 MOST_BYTES = 15 * 10**6
+MOST_SKIPPED = 15
 
 
 def test_every_archive_has_a_source_and_a_licence() -> None:
@@ -26,6 +28,21 @@ def test_every_archive_has_a_source_and_a_licence() -> None:
 
 def test_the_archives_are_small() -> None:
     assert sum(file.stat().st_size for file in ARCHIVES_FOLDER.iterdir()) < MOST_BYTES
+
+
+def test_few_tests_skip_where_data_cannot_ship() -> None:
+    using = [
+        node
+        for path in sorted(Path(__file__).parent.rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and any(argument.arg == "unshipped_reference" for argument in node.args.args)
+    ]
+    assert {node.name for node in using if not node.name.startswith("test_")} == set()
+    assert {
+        node.name for node in using if "parametrize" in "".join(map(ast.dump, node.decorator_list))
+    } == set()
+    assert 0 < len(using) <= MOST_SKIPPED
 
 
 def test_archives_of_equal_files_have_equal_bytes(reference: Path, tmp_path: Path) -> None:
