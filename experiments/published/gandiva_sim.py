@@ -18,6 +18,7 @@ from muster.cluster.ledger import DoesNotFit, NodeAllocation
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, STORAGE, WHOLE
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
+from muster.schedulers.phases import log_phase
 from muster.schedulers.reasons import NO_PLACE, PLACED, WAITS_ITS_TURN
 
 STEP_SECONDS, TURN_SECONDS = 10.0, 60.0
@@ -59,6 +60,7 @@ class GandivaSim:
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(snapshot.jobs))
             sets.write(plan)
+            log_phase(snapshot, "placed", lambda: plan.reasons == PLACED)
             plan.wake_on = Trigger.ARRIVAL
             plan.next_wake = plan.stable_until = snapshot.now + STEP_SECONDS if len(snapshot.jobs) else inf
             return plan.decision(), sets.state()

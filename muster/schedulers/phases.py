@@ -17,7 +17,8 @@ def phases_are_logged() -> bool:
 
 
 def log_phase(snapshot: Snapshot, phase: str, positions: Ints | Bools | Callable[[], Ints | Bools]) -> None:
-    """Log the numbers of the jobs at these positions of the view; a function is only called where they are logged."""
+    """Log the ids of the jobs at these positions of the snapshot; a function is only called where they are logged."""
     if phases_are_logged():
         at = positions() if callable(positions) else positions
-        _LOG.debug("at %.6g s: %s: %s", snapshot.now, phase, snapshot.jobs.index[at].tolist())
+        ids = ", ".join(snapshot.jobs.at(at).ids)
+        _LOG.debug("at %.6g s: %s: %s", snapshot.now, phase, ids or "none")

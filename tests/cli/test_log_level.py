@@ -1,4 +1,4 @@
-"""`muster --log-level debug` shows the phases of each decision with job numbers."""
+"""`muster --log-level debug` shows the phases of each decision with the ids of the jobs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pytest
 from tests.cli.conftest import TRACE, Outcome
 
 PHASES = {
-    "las+proportional+pack": ["ranked: [0, 1, 2, 3]", "placed: [0]"],
-    "dally": ["ranked: [0]", "placed: [0]"],
-    "gandiva": ["placed, alone or in turns: [0]"],
+    "las+proportional+pack": ["ranked: 1, 2, 3, 4", "placed: 1"],
+    "dally": ["ranked: 1", "placed: 1"],
+    "gandiva": ["placed, alone or in turns: 1"],
+    "gandiva-sim": ["placed: 1"],
+    "fifo+easy": ["ranked: 2, 3, 4", "placed: 1", "reserved: 2"],
+    "slurm": ["ranked: 2, 3, 4", "started by backfill: 1", "started by the main loop: 5"],
 }
 
 

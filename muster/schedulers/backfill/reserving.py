@@ -30,7 +30,8 @@ from muster.schedulers.parts import (
     checked_keys,
     setting,
 )
-from muster.schedulers.reasons import NO_GPUS, RESERVED
+from muster.schedulers.phases import log_phase
+from muster.schedulers.reasons import NO_GPUS, PLACED, RESERVED
 
 _ARRIVAL = 0
 """The compiled form of an order whose keys the core is given."""
@@ -135,9 +136,12 @@ class ReservingScheduler(BackfillScheduler):
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(jobs))
             plan.ranked = waiting[np.argsort(keys[waiting], kind="stable")]
+            log_phase(snapshot, "ranked", plan.ranked)
             reserved: dict[int, Reservation] = {}
             if len(waiting):
                 reserved = self._decide(snapshot, plan, keys, waiting, state["reserved"])
+            log_phase(snapshot, "placed", lambda: plan.reasons == PLACED)
+            log_phase(snapshot, "reserved", lambda: np.isin(jobs.index, list(reserved)))
             if len(jobs):
                 plan.next_wake = min(plan.next_wake, self.order.next_tick(snapshot, memory))
             plan.stable_until = plan.next_wake

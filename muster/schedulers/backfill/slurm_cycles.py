@@ -30,6 +30,7 @@ from muster.schedulers.parts import (
     checked_keys,
     setting,
 )
+from muster.schedulers.phases import log_phase
 from muster.schedulers.queue_order.multifactor import nodes_of
 from muster.schedulers.reasons import NO_GPUS, NOT_CONSIDERED, PLACED, REQUEUED, RESERVED
 
@@ -171,14 +172,19 @@ class SlurmScheduler(BackfillScheduler):
             plan.reason_b[waiting] = facts["reason_b"][jobs.index[waiting]]
             plan.ranked = self.cycles.ranked(snapshot, waiting, keys)
             ranked = plan.ranked
+            log_phase(snapshot, "ranked", ranked)
             if preempted.requeued:
                 ranked = ranked[~np.isin(jobs.index[ranked], list(preempted.requeued))]
             if clocks.main <= now:
                 started = self._run_main(snapshot, plan, ranked, preempted)
+                log_phase(
+                    snapshot, "started by the main loop", lambda: ranked[plan.reasons[ranked] == PLACED]
+                )
                 ranked = ranked[plan.reasons[ranked] != PLACED]
                 clocks = Clocks(inf, self._after(clocks, now, started))
             if clocks.backfill <= now:
                 started = self._run_backfill(snapshot, plan, ranked, preempted)
+                log_phase(snapshot, "started by backfill", lambda: ranked[plan.reasons[ranked] == PLACED])
                 clocks = clocks._replace(backfill=inf)
                 clocks = clocks._replace(backfill=self._after(clocks, now, started))
             some_wait = bool(plan.reasons.any())
