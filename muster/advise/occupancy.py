@@ -42,8 +42,6 @@ class Occupancy:
     """Of the log: also jobs without GPUs and jobs that have not ended."""
     places: tuple[Ints, ...]
     """By row: positions of its nodes in the cluster."""
-    unknown_nodes: int
-    """Names in the log that the cluster does not have."""
     end: float
     """When the log ends."""
 
@@ -102,7 +100,6 @@ def occupancy_of(jobs: pl.DataFrame, cluster: Cluster) -> Occupancy | None:
         cluster,
         jobs,
         tuple(found[text] for text in jobs["node_list"].to_list()),
-        unknown,
         float(jobs.select(ends.max()).item()),
     )
 

@@ -34,7 +34,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
 from muster.cluster.resources import FURTHER, UNKNOWN
-from muster.files import read_text, write_aside
+from muster.files import write_aside
 from muster.problems import InputError, Problem
 from muster.units import parse_gb, parse_gb_per_s, parse_seconds
 
@@ -114,11 +114,6 @@ class ClusterFile(_Table):
     types: dict[Name, NodeType] = Field(min_length=1)
     nodes: list[NodeGroup] = Field(min_length=1)
     links: LinksTable = LinksTable()
-
-
-def read_cluster_file(path: Path) -> Cluster:
-    """The cluster that a TOML file describes; its name, if it states none, is the file's."""
-    return cluster_from_toml(read_text(path), where=str(path), name=path.stem)
 
 
 def cluster_from_toml(text: str, where: str, name: str) -> Cluster:

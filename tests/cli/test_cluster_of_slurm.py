@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cluster.cluster_file import read_cluster_file
+from muster.cluster.shipped import parse_cluster
 
 from .conftest import Outcome
 
@@ -25,7 +25,7 @@ def test_a_list_of_nodes_becomes_a_cluster_file(muster: Muster, tmp_path: Path) 
     assert done.status == 0
     assert "2 nodes with 16 GPUs" in done.out
     assert "1 node down or drained now" in done.err
-    assert read_cluster_file(tmp_path / "site.toml").gpu_types == ("h100",)
+    assert parse_cluster(str(tmp_path / "site.toml")).gpu_types == ("h100",)
 
 
 def test_the_document_has_the_notes(muster: Muster, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Link, Links, Node
-from muster.cluster.cluster_file import cluster_from_toml, read_cluster_file, write_cluster_file
+from muster.cluster.cluster_file import cluster_from_toml, write_cluster_file
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said_at_its_line(text: str, row: int | None, said: str
 
 def test_a_missing_or_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        read_cluster_file(tmp_path / "absent.toml")
+        parse_cluster(str(tmp_path / "absent.toml"))
 
 
 amounts = st.floats(0.001, 1e6)
@@ -188,4 +188,4 @@ def test_machines_with_plain_names_are_written_as_a_count(tmp_path: Path) -> Non
 def test_what_is_written_reads_back(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> None:
     path = tmp_path_factory.getbasetemp() / "cluster.toml"
     write_cluster_file(cluster, path)
-    assert nameless(read_cluster_file(path)) == nameless(cluster)
+    assert nameless(parse_cluster(str(path))) == nameless(cluster)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.cluster.cluster_file import read_cluster_file, write_cluster_file
+from muster.cluster.cluster_file import write_cluster_file
+from muster.cluster.shipped import parse_cluster
 from muster.cluster.slurm_nodes import expand_hosts, read_slurm_site
 from muster.problems import InputError
 
@@ -85,7 +86,7 @@ def test_nodes_that_are_away_are_kept_and_counted() -> None:
 def test_the_file_reads_back_as_the_same_cluster(tmp_path: Path) -> None:
     cluster = read_slurm_site(described() + TOPOLOGY, "nodes.txt", "site").cluster
     write_cluster_file(cluster, tmp_path / "cluster.toml")
-    assert read_cluster_file(tmp_path / "cluster.toml") == cluster
+    assert parse_cluster(str(tmp_path / "cluster.toml")) == cluster
 
 
 def test_json_of_both_forms_gives_the_same_nodes() -> None:

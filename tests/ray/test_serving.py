@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from muster.cluster.cluster_file import read_cluster_file
+from muster.cluster.shipped import parse_cluster
 from tests.ray.cluster import ADDRESS, RayCluster, wait_for
 from tests.service.cli.daemons import Person, open_folder
 from tests.slurm.cluster import mounted
@@ -143,7 +143,7 @@ def test_a_ray_cluster_becomes_a_cluster_file(site: RaySite) -> None:
     path = site.home.parent / "site.toml"
     said = site.muster("cluster", "--from", "ray", "--address", ADDRESS, "-o", str(path))
     assert said == f"3 nodes with 24 GPUs in {path}\n"
-    found = read_cluster_file(path)
+    found = parse_cluster(str(path))
     assert [(node.name, node.gpus, node.cpus, node.memory_gb) for node in found.nodes] == [
         (name, 8, 4.0, 500.0) for name in site.cluster.nodes
     ]

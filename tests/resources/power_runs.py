@@ -10,7 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from muster.cluster.cluster_file import read_cluster_file, write_cluster_file
+from muster.cluster.cluster_file import write_cluster_file
+from muster.cluster.shipped import parse_cluster
 from muster.workload.trace import trace_of
 from tests.building import run
 
@@ -31,9 +32,9 @@ def main(schedulers: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "cluster.toml")
         path.write_text(CLUSTER)
-        cluster = read_cluster_file(path)
+        cluster = parse_cluster(str(path))
         write_cluster_file(cluster, path)
-        assert read_cluster_file(path).nodes == cluster.nodes
+        assert parse_cluster(str(path)).nodes == cluster.nodes
     trace = trace_of(
         {
             "job_id": [str(number) for number in range(len(WATTS))],

@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from muster.cluster.cluster_file import read_cluster_file, write_cluster_file
+from muster.cluster.cluster_file import write_cluster_file
+from muster.cluster.shipped import parse_cluster
 from muster.workload.trace import read_trace, write_trace
 from muster.workload.traces.mapped import parse_mapping
 from muster.workload.traces.openb_nodes import read_nodes
@@ -60,7 +61,7 @@ def test_openb_nodes_come_back_from_a_cluster_file(unshipped_reference: Path, tm
     cluster = read_nodes(unshipped_reference / "data" / "clusters" / "alibaba_openb_gpu_nodes.csv.xz")
     assert (len(cluster.nodes), cluster.total_gpus) == (1_213, 6_212)
     write_cluster_file(cluster, tmp_path / "cluster.toml")
-    assert read_cluster_file(tmp_path / "cluster.toml") == cluster
+    assert parse_cluster(str(tmp_path / "cluster.toml")) == cluster
 
 
 @pytest.mark.parametrize("name", ["synergy/single_9perhour_20-70-10_12000", "fifo/mixed_512gpus_1000"])

@@ -30,5 +30,4 @@ cdef class Neighbourhood:
 
     cdef void set_busy(self, double* busy) noexcept nogil
     cdef double speed(self, int64_t gang) noexcept nogil
-    cdef double speed_of(self, int64_t gang, int64_t count, int64_t* links, double* uses) noexcept nogil
     cdef void _add_link(self, int64_t gang, OnLink* here, vector[vector[Level]]& distributions) noexcept nogil

@@ -76,17 +76,12 @@ cdef class Neighbourhood:
 
     cdef double speed(self, int64_t gang) noexcept nogil:
         """Expected speed of a gang while it sends, against that without the others."""
-        return self.speed_of(gang, self.first[gang + 1] - self.first[gang], &self.links[self.first[gang]],
-                             &self.uses[self.first[gang]])
-
-    cdef double speed_of(self, int64_t gang, int64_t count, int64_t* links, double* uses) noexcept nogil:
-        """The same of a gang on these links; it has the number `gang`, or one below 0 if it is none of the others."""
         cdef vector[OnLink] crossed
         cdef vector[vector[Level]] distributions
         cdef OnLink here
         cdef int64_t at
-        for at in range(count):
-            here.link, here.use, here.pressure = links[at], uses[at], self.pressure[links[at]]
+        for at in range(self.first[gang], self.first[gang + 1]):
+            here.link, here.use, here.pressure = self.links[at], self.uses[at], self.pressure[self.links[at]]
             if here.use > 0:
                 crossed.push_back(here)
         sort(crossed.begin(), crossed.end(), _fuller)
@@ -193,25 +188,4 @@ def speeds(first, links, uses, capacity, busy):
     around.set_busy(floats(busy).at)
     for gang in range(around.gangs):
         found.at[gang] = around.speed(gang)
-    return result
-
-
-def speeds_beside(first, links, uses, capacity, busy, candidates):
-    """Expected speed of each of some candidates, each alone beside the gangs.
-
-    `candidates` are their `first`, `links` and `uses`.
-    """
-    cdef Neighbourhood around = Neighbourhood(first, links, uses, capacity)
-    cdef Ints begins = ints(candidates[0])
-    cdef int64_t* crossed = ints(candidates[1]).at
-    cdef double* used = floats(candidates[2]).at
-    cdef Floats found
-    cdef int64_t at
-    result = np.ones(begins.size - 1)
-    found = floats(result)
-    around.set_busy(floats(busy).at)
-    for at in range(begins.size - 1):
-        found.at[at] = around.speed_of(
-            -1, begins.at[at + 1] - begins.at[at], crossed + begins.at[at], used + begins.at[at]
-        )
     return result

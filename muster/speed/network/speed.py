@@ -16,7 +16,6 @@ import numpy.typing as npt
 from muster.cluster import Cluster
 from muster.cluster.structured import Structured, zero_records
 from muster.speed.network.collectives import ALGORITHMS, BANDWIDTH_AWARE, BASELINE
-from muster.speed.network.contention import speeds_beside
 from muster.speed.network.dimensions import ASTRA, FLAVOURS
 from muster.speed.network.models import Floats, MeasuredModel, NetworkModel
 from muster.speed.network.placement import Placements, Shapes, loads_of, shapes_of, uplinks_of
@@ -88,20 +87,6 @@ class _AllReduce(NamedTuple):
     """BASELINE or BANDWIDTH_AWARE."""
     level_gb_per_s: npt.NDArray[np.float64]
     hop_seconds: npt.NDArray[np.float64]
-
-
-class NetworkLoad(NamedTuple):
-    """What running jobs do to the uplinks, as schedulers ask `NetworkSpeed.slowdowns_beside` with."""
-
-    stages: StageArray
-    """Of each job, side by side with the others."""
-    first: Ints
-    links: Ints
-    """Of job j those of the places `first[j]` to `first[j + 1] - 1`."""
-    uses: Floats
-    """GB/s of each link that its job uses while it sends undisturbed."""
-    busy: Floats
-    """Part of the time in which each job sends."""
 
 
 class NetworkSpeed:
@@ -191,18 +176,6 @@ class NetworkSpeed:
 
         `compute_seconds` an iteration, where a job's are others than its model's; `stretched` as in `stages`.
         """
-        running = self.load(models, placements, compute_seconds, stretched)
-        contended: Floats = running.stages["exposed_seconds"]
-        return contended
-
-    def load(
-        self,
-        models: Ints,
-        placements: Placements,
-        compute_seconds: Floats | None = None,
-        stretched: Floats | None = None,
-    ) -> NetworkLoad:
-        """What all these jobs, running side by side, leave of the uplinks; arguments as for `contended_seconds`."""
         compute = self.compute_seconds[models] if compute_seconds is None else compute_seconds
         shapes = shapes_of(placements, self.tree)
         stages = self.stages(models, shapes, stretched)
@@ -211,23 +184,8 @@ class NetworkSpeed:
         uplinks = first, links, uses, self.tree.uplink_gb_per_s
         numbers = np.asarray(models, dtype=np.int64)
         fill_contended(self._arrays, self._all_reduce, numbers, shapes, times, compute, uplinks, stages)
-        iteration = compute + stages["exposed_seconds"]
-        busy = np.divide(stages["busy_seconds"], iteration, out=np.zeros_like(iteration), where=iteration > 0)
-        return NetworkLoad(stages, first, links, uses, np.minimum(busy, 1.0))
-
-    def slowdowns_beside(
-        self, load: NetworkLoad, models: Ints, placements: Placements, stretched: Floats | None = None
-    ) -> Floats:
-        """How many times as long each of some candidates would send over uplinks beside the running jobs, at least 1.
-
-        Each candidate counts alone, and the running jobs send as they do without it: a quick answer to weigh places
-        by. `load` with the candidate among its jobs is the exact one.
-        """
-        shapes = shapes_of(placements, self.tree)
-        candidates = self._uses(placements, shapes, self.stages(models, shapes, stretched))
-        running = load.first, load.links, load.uses, self.tree.uplink_gb_per_s
-        slowdowns: Floats = 1.0 / speeds_beside(*running, load.busy, candidates)
-        return slowdowns
+        contended: Floats = stages["exposed_seconds"]
+        return contended
 
     def _uses(self, placements: Placements, shapes: Shapes, stages: StageArray) -> tuple[Ints, Ints, Floats]:
         """The uplinks that jobs cross, and the GB/s of each that a job uses while it sends undisturbed."""

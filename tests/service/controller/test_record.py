@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.cluster.cluster_file import read_cluster_file
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.report.metrics import summarise
@@ -112,7 +111,7 @@ def _exported(api: Serving, folder: Path) -> Record:
     folder.mkdir()
     with tarfile.open(fileobj=io.BytesIO(api.ask("GET", "/v1/export").body)) as tar:
         tar.extractall(folder, filter="data")
-    assert read_cluster_file(folder / "cluster.toml") == api.status.cluster
+    assert parse_cluster(str(folder / "cluster.toml")) == api.status.cluster
     return read_record(folder)
 
 

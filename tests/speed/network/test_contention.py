@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.speed.network.contention import speeds, speeds_beside
+from muster.speed.network.contention import speeds
 from muster.speed.network.placement import Placements
 from tests.speed.network.flow_simulation import mean_iterations, random_mix
 
@@ -98,16 +98,6 @@ def test_more_neighbours_or_less_room_never_help(gangs: int, part: float, more: 
     assert few >= min(1.0, room / gangs / 2.0) * (1 - 1e-9)
 
 
-def test_a_candidate_is_as_fast_as_if_it_ran() -> None:
-    running = [{0: 4.0, 1: 2.0}, {1: 3.0}, {0: 1.0}]
-    busy = [0.3, 0.9, 0.6]
-    candidates = [{0: 2.0, 1: 2.0}, {2: 9.0}]
-    capacity = np.array([4.0, 4.0, 4.0])
-    beside = speeds_beside(*arrays(running), capacity, np.array(busy), arrays(candidates))
-    assert beside[0] == pytest.approx(found([*running, candidates[0]], capacity.tolist(), [*busy, 1.0])[3])
-    assert beside[1] == 1.0
-
-
 def test_two_hundred_mixes_are_as_in_a_flow_simulation() -> None:
     off = []
     for seed in range(MIXES):
@@ -136,18 +126,6 @@ def test_a_gang_alone_is_as_in_the_flow_simulation() -> None:
         one = type(mix)(mix.speed, mix.models[:1], alone)
         predicted = mix.models[0].compute_seconds + mix.speed.contended_seconds(np.array([0]), alone)[0]
         assert mean_iterations(one, chance, 8)[0] == pytest.approx(predicted)
-
-
-def test_schedulers_ask_for_a_place_beside_the_running_gangs() -> None:
-    mix = random_mix(np.random.default_rng(3))
-    numbers = np.arange(len(mix.models))
-    load = mix.speed.load(numbers, mix.placements)
-    assert (load.busy > 0).all()
-    assert (load.busy <= 1).all()
-    slower = mix.speed.slowdowns_beside(load, numbers[:1], Placements(*one_of(mix.placements, 0)))
-    assert slower[0] > 1.0
-    empty = mix.speed.load(numbers[:0], Placements(np.zeros(1, np.int64), numbers[:0], numbers[:0]))
-    assert mix.speed.slowdowns_beside(empty, numbers, mix.placements).tolist() == [1.0] * len(numbers)
 
 
 def one_of(placements: Placements, job: int) -> tuple[npt.NDArray[np.int64], ...]:
