@@ -1,4 +1,4 @@
-"""A recorded run of another simulator: who held what when, as a scheduler that repeats it."""
+"""A recorded run of another simulator: which job held what when, as a scheduler that repeats it."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ class GandivaSim:
         return {"free": tuple(range(len(cluster.nodes))), "sets": {}, "pending": ()}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
-        """One step, and who runs until the next."""
+        """One step, and which jobs run until the next."""
         _refuse(snapshot)
         sets = _Sets(snapshot, state)
         sets.take_turns(snapshot.now % TURN_SECONDS == 0)
         sets.admit()
-        sets.adjust()  # They do so at the next step, before they look at who ran since this one.
+        sets.adjust()  # They do so at the next step, before they look at which ran since this one.
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(snapshot.jobs))
             sets.write(plan)
@@ -188,7 +188,7 @@ class _Sets:
         return True
 
     def write(self, plan: Proposal) -> None:
-        """The first jobs of each set hold its slots; who held one before keeps it."""
+        """The first jobs of each set hold its slots; one that held one before keeps it."""
         snapshot, transaction, index = self._view, plan.transaction, self._view.jobs.index
         runs = self._allocations()
         for job in index[snapshot.jobs.running].tolist():

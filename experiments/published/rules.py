@@ -6,7 +6,7 @@ from muster.simulation.rules import Rules
 
 SYNERGY_PUBLISHED = Rules(
     "synergy-published",
-    "As the Synergy authors' simulator: whole iterations a round, completion at the round's end, everybody "
+    "As the Synergy authors' simulator: whole iterations a round, completion at the round's end, every job "
     "competes again each round, a job that has not run for 1000 hours goes first, speeds are all or nothing.",
     whole_iterations=True,
     round_seconds=300.0,

@@ -59,7 +59,7 @@ _QUEUE = 1e9
 
 @dataclass(frozen=True)
 class DlasSim(TwoDLas):
-    """2d-las as Tiresias' simulator keeps its queues: lists that who falls or is promoted joins at the end.
+    """2d-las as Tiresias' simulator keeps its queues: lists; a job that falls or is promoted joins at the end.
 
     In a queue those that run come before those that wait. A fall is looked at when jobs come or go and at moments
     that take GPU-seconds for seconds, so often late; the waits that add up to a promotion are all since the last.
@@ -166,7 +166,7 @@ class DlasSim(TwoDLas):
 
 @dataclass(frozen=True)
 class DlasGittinsSim(DlasSim, TwoDGittins):
-    """2d-gittins as Tiresias' simulator does it: its queues, in each the largest index first, then who came first."""
+    """2d-gittins as Tiresias' simulator does it: its queues, in each the largest index first, then by arrival."""
 
     name: ClassVar[str] = "2d-gittins-sim"
 

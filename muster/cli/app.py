@@ -56,9 +56,9 @@ TRYING = {
 RUNNING = {
     "serve": "Schedule and run jobs on this machine.",
     "submit": "Submit a job.",
-    "queue": "Show who holds what since when, and why the others wait.",
+    "queue": "Show what each job holds since when, or why it waits.",
     "status": "Show how far a job is, what it holds, what happened to it.",
-    "why": "Say why a job waits, who is ahead, when it may start.",
+    "why": "Say why a job waits, behind which, when it may start.",
     "logs": "Print what a job has written; -f follows it.",
     "cancel": "End jobs for good.",
     "hold": "Let jobs wait until they are released.",

@@ -1,4 +1,4 @@
-"""`muster queue`: who holds what since when, and why the others wait."""
+"""`muster queue`: which jobs hold what since when, and why the others wait."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def queue(
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Show who holds what since when, and why the others wait.
+    """Show which jobs hold what since when, and why the others wait.
 
     Example: muster queue --watch
     """

@@ -1,4 +1,4 @@
-"""What is free and who holds what: the one place where that is kept.
+"""What is free and which job holds what: the one place where that is kept.
 
 For every node and resource: held + releasing + unavailable + free = capacity.
 """

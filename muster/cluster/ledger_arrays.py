@@ -1,4 +1,4 @@
-"""The ledger's books: who holds what on which node, as plain arrays. `ledger_core` has the steps that write them.
+"""The ledger's books: which job holds what on which node, as plain arrays. `ledger_core` has the steps that write them.
 
 Amounts are whole millionths of a unit (`MICRO`), so that what is taken and given back balances to the
 last digit. GPU ids of a node are bits of one integer. An allocation is a chain of rows, one row a node

@@ -1,4 +1,4 @@
-"""The first sentences of a comparison: how much less jobs wait, how much sooner they finish, and who gains."""
+"""The first sentences of a comparison: how much less jobs wait, how much sooner they finish, and which jobs gain."""
 
 from __future__ import annotations
 

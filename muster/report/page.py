@@ -88,7 +88,7 @@ def page_of(record: Record, knowledge_of: KnowledgeOf | None = None) -> str:
 
 
 def _opened_pair(runs: Sequence[RunOnPage]) -> tuple[RunOnPage, RunOnPage]:
-    """The runs between which the page shows first who gained and lost."""
+    """The runs between which the page shows first which jobs gained and lost."""
     return runs[0], runs[_opened_second([run.summary for run in runs])]
 
 

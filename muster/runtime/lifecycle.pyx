@@ -1,7 +1,7 @@
 """What both worlds do with a plan and with time: settle work, start, move, resize and stop jobs, close records.
 
 Compiled, because it runs at every event. A job's facts are settled only when its rate changes, so that
-they do not depend on how often anybody looked.
+they do not depend on how often the time is asked for.
 """
 
 from libc.math cimport INFINITY, ceil, floor, isnan, rint
@@ -379,7 +379,7 @@ def settle_journal(books, asked, facts, models, double now, laws, before, outcom
 
 
 def refresh_turns(books, asked, facts, active, models, double now, laws):
-    """Settle and re-rate the jobs that share GPUs, whose speed depends on who the others are."""
+    """Settle and re-rate the jobs that share GPUs, whose speed depends on the others."""
     cdef Runtime world = _runtime(books, asked, facts, models, laws, None)
     cdef Ints jobs = ints(active)
     cdef int64_t at, head

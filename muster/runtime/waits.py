@@ -1,4 +1,4 @@
-"""Why one job of a recorded run waited: each stretch with its reason, who held GPUs and who started meanwhile."""
+"""Why one job of a recorded run waited: each stretch with its reason, and which jobs held GPUs or started meanwhile."""
 
 from __future__ import annotations
 

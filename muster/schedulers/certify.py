@@ -105,7 +105,7 @@ def _as_it_is(snapshot: Snapshot, asked: _Asked) -> Decision:
 
 
 def bound_of_decision(snapshot: Snapshot) -> float:
-    """Return the most that any decision could reach for the jobs of a snapshot: who runs, where, with which amounts.
+    """Return the most that any decision could reach for the jobs of a snapshot: which run, where, with which amounts.
 
     Jobs may wait, be stopped, be spread over machines, and have less than their fair share. On a few machines each of
     them has limits of its own (`placed`); else, or where that proves less, one machine of each kind has all they have.

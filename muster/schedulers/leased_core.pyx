@@ -115,7 +115,7 @@ cdef bint _stays(Books* books, int64_t chain, int64_t gpus, vector[int64_t]& lar
 
 
 def find_bidders(facts, jobs, double now, double lease):
-    """Positions of those who wait or whose lease has ended; whose has; since when each is without GPUs."""
+    """Positions of the jobs that wait or whose lease has ended; whose has; since when each is without GPUs."""
     cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
     cdef Fact* fact
     cdef Ints numbers = ints(jobs)

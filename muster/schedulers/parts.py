@@ -121,7 +121,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class AdmissionFilter(Part):
-    """Who is considered at all, and who before whom whatever the order says."""
+    """Which jobs are considered at all, and which before others whatever the order says."""
 
     slots: ClassVar[tuple[str, ...]] = ("admission",)
 
@@ -207,7 +207,7 @@ class GangAllocator(Part):
     stable_when_queue_empty: ClassVar[bool] = True
     """Whether there is nothing to gain while no job waits, whichever job leaves."""
     by_order: ClassVar[bool] = False
-    """Whether the order of those served matters to who gets what, and not only who they are."""
+    """Whether the order of those served matters to what each gets, and not only which they are."""
     resizes_alone: ClassVar[bool] = False
     """Whether it may leave all GPUs to leases and timers, and only decide what each job has beside them."""
 

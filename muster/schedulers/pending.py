@@ -1,4 +1,4 @@
-"""Why each waiting job waits, and behind which jobs: derived from a decision when somebody reads it."""
+"""Why each waiting job waits, and behind which jobs: derived from a decision when it is read."""
 
 from __future__ import annotations
 

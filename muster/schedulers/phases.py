@@ -12,7 +12,7 @@ _LOG = logging.getLogger("muster.schedulers")
 
 
 def phases_are_logged() -> bool:
-    """Whether somebody reads the phases of decisions; compiled schedulers log none."""
+    """Whether the phases of decisions are logged; compiled schedulers log none."""
     return _LOG.isEnabledFor(logging.DEBUG)
 
 

@@ -32,7 +32,7 @@ _SHIPPED = (
     Preset(
         "muster",
         "gittins+joint",
-        "Muster's unified scheduler: who runs, how many GPUs, CPU, memory and the place in one decision.",
+        "Muster's unified scheduler: which jobs run, how many GPUs, CPU, memory and the place in one decision.",
     ),
     Preset(
         "yarn-cs",
@@ -64,7 +64,7 @@ _SHIPPED = (
     Preset(
         "dally",
         "network-sensitivity+proportional+delay-timers",
-        "Dally (arXiv 2401.16492): whom the network hurt most goes first, delay timers tuned by themselves.",
+        "Dally (arXiv 2401.16492): the job that the network hurt most goes first, delay timers tuned by themselves.",
     ),
     Preset(
         "dally-manual",

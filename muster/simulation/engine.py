@@ -194,8 +194,7 @@ class SimulationEngine:
         in_python = (self._network, self._blocks, self._work, self._batches)
         if any(part is not None for part in in_python) or self._ask_every_round:
             return None
-        everyone = np.arange(len(self.table))
-        jobs = Jobs(self.table, everyone, 0.0)
+        jobs = Jobs(self.table, np.arange(len(self.table)), 0.0)
         snapshot = Snapshot(
             0.0, 0, jobs, self.table, self.ledger, self._wants, self._forms, self._options.resize_restarts
         )

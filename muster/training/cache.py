@@ -2,7 +2,7 @@
 
 A seeded permutation ranks the samples; the first k of them are kept, k being what the granted memory
 holds. So every epoch reads exactly n - k samples from storage, shrinking drops the samples of the highest
-ranks, growing adds the next ones, and what is kept is not a matter of who was asked for last. k is an estimate
+ranks, growing adds the next ones, and what is kept does not depend on which was asked for last. k is an estimate
 while the cache fills: where samples differ in size it is corrected by what those that are held really take.
 
 The memory is one anonymous file that belongs to no folder: the loader's workers inherit it, it counts as

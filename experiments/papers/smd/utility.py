@@ -24,7 +24,7 @@ CLAIMED = ("optimus", "equal-1to1")
 GOAL = (*CLAIMED, "drf-1to1", "tetris-1to1", "oasis")
 """Whom it should be better than by our own goal, in every cell."""
 LITTLE_LEFT = 0.02
-"""Of the utility that all jobs have alone: who is as near to it leaves hardly anything to be won."""
+"""Of the utility that all jobs have alone: a scheduler as near to it leaves hardly anything to be won."""
 
 Place = tuple[int, float, float | None]
 """Jobs, capacity, arrivals an hour."""
@@ -138,7 +138,7 @@ def _spot(place: Place, name: str, runs: Sequence[Result]) -> Spot:
 
 
 def _chart(name: str, spots: Sequence[Spot], seeds: int) -> Chart:
-    note = f"Means over {seeds} seeds; bars: 95 % interval. 1: everybody as if alone in the cluster."
+    note = f"Means over {seeds} seeds; bars: 95 % interval. 1: every job as if alone in the cluster."
     title = f"Utility under {name} accounting"
     return load_chart(f"utility-{name}", title, note, spots, "Capacity, share of all limits", "Utility")
 

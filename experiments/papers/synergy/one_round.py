@@ -105,7 +105,7 @@ def pooled_bound(jobs: Mapping[Model, int], cpus: float, memory_gb: float) -> fl
         b_eq=list(jobs.values()),
         method="highs",
     )
-    assert answer.fun is not None, "the fair share of everybody is a solution"
+    assert answer.fun is not None, "the fair share of every job is a solution"
     return -answer.fun
 
 

@@ -1,1 +1,1 @@
-"""Who is considered at all, and who before whom whatever the order says: quotas, knapsack."""
+"""Which jobs are considered at all, and which before others whatever the order says: quotas, knapsack."""

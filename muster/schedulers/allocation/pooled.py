@@ -105,7 +105,7 @@ def pooled_that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
 
 
 def _that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Ints:
-    """The served jobs without those for whom the GPUs that owners pin them to do not suffice."""
+    """The served jobs without those for which the GPUs that owners pin them to do not suffice."""
     kinds = np.flatnonzero(pool[:, 0] > 0)
     may_use = _reach(gangs, kinds)[gangs.constraint[served]]
     if may_use.all():

@@ -21,7 +21,7 @@ class Proportional(Allocation):
     compiled: ClassVar[int | None] = 0
 
     def resource_options(self, snapshot: Snapshot, jobs: Jobs) -> Ints:
-        """One rung, the same for all unless somebody asks for more than a share."""
+        """One rung, the same for all unless a job asks for more than a share."""
         if not snapshot.table.some_request:
             return _SHARE_OF_THE_NODE
         return proportional_needs(snapshot.ledger.books.nodes, jobs.requested_per_gpu)

@@ -251,7 +251,7 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
         node = nodes[place].second
         least = _least_to_leave(search, at, node)
         if search.network != NULL and least > 0:
-            continue  # The order decides who runs; else jobs interrupt each other in turn.
+            continue  # The order decides which run; else jobs interrupt each other in turn.
         for leave in range(least, least + 3 if least >= 0 else least):
             if leave > 0 and most - _lost_worth(search, node, leave) <= best.gain:
                 break

@@ -1,4 +1,4 @@
-"""Network sensitivity (Dally §Priority): who has lost most to its placements so far goes first."""
+"""Network sensitivity (Dally §Priority): the job that has lost most to its placements goes first."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""One decision of Gandiva on its way: who waits is placed, then everybody who can gain by it moves (OSDI'18 §4).
+"""One decision of Gandiva on its way: jobs that wait are placed, then all that can gain by it move (OSDI'18 §4).
 
 A move is taken only if it makes something strictly smaller and nothing before it in this list larger: how many
 jobs share a GPU, how many racks and nodes a gang is spread over, how many nodes are in use, how many GPUs are
@@ -68,7 +68,7 @@ class Moves:
     # Who waits
 
     def serve(self) -> bool:
-        """Place those who wait, by arrival, passing those without a place; whether anybody got one."""
+        """Place the jobs that wait, by arrival, passing those without a place; whether any got one."""
         still: list[int] = []
         hopeless: dict[tuple[int, bool], int] = {}
         for at in self._waiting:
@@ -143,7 +143,7 @@ class Moves:
         return changed
 
     def _unstack(self) -> bool:
-        """Free GPUs go to those who share with most others, least served first, as close together as they are now."""
+        """Free GPUs go to the jobs that share with most others, least served first, as near as they are now."""
         floor, changed = self.floor, False
         hopeless: dict[tuple[int, int], int] = {}
         heights = {at: floor.height(floor.places[at]) for at in self._in_turns()}
@@ -216,7 +216,7 @@ class Moves:
         return bool(here)
 
     def _level(self) -> bool:
-        """Somebody leaves the most crowded place of each gang size for one where fewer share."""
+        """A job leaves the most crowded place of each gang size for one where fewer share."""
         changed = False
         for size in sorted(self.floor.stacks):
             while self._leave_tallest(size):

@@ -38,7 +38,7 @@ cdef int64_t _most_holders(int64_t* holders, int64_t gpus, int64_t mask) noexcep
 
 
 cdef int64_t _chain_at(Books* books, Places* places, int64_t at, bint packed) noexcept nogil:
-    """Rows for the GPUs of a position, with their share of the rest, which those who hold a GPU together divide."""
+    """Rows for the GPUs of a position, with their share of the rest, which the jobs that hold a GPU together divide."""
     cdef int64_t place, node, resource, gpus, most, number, chain = -1
     cdef Row* row
     for place in range(places.first[at + 1] - 1, places.first[at] - 1, -1):
@@ -91,7 +91,7 @@ def most_holders(holders, int64_t node, int64_t mask):
 def write_places(books, jobs, first, nodes, masks, holders, packed):
     """Draft that these jobs hold these GPUs and no others; the first position that cannot be put, or -1.
 
-    Each gets its GPUs' share of CPU, memory and storage, which those who hold a GPU together divide.
+    Each gets its GPUs' share of CPU, memory and storage, which the jobs that hold a GPU together divide.
     """
     cdef Books ledger = books_of(books)
     cdef Ints numbers = ints(jobs)

@@ -177,7 +177,7 @@ class SizingProblem:
         return profit
 
     def value(self, workers: Ints, servers: Ints, hysteresis: float = 0.0) -> float:
-        """The profit of everybody who holds something, at these sizes of all jobs."""
+        """The profit of all jobs that hold something, at these sizes of all jobs."""
         job = np.flatnonzero(workers)
         seconds = self.iteration_seconds(workers, servers)[job]
         return float(self.profit(job, workers[job], servers[job], seconds, hysteresis).sum())

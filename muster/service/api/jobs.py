@@ -254,7 +254,7 @@ def series(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str,
 
 @router.get("/jobs/{job_id}/why", response_model=answers.WhyAnswer, responses=may_answer(404))
 async def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
-    """Why a job waits, who is ahead of it, when it may start; or why it has what it has."""
+    """Why a job waits, which are ahead of it, when it may start; or why it has what it has."""
     return await reasons_of(job_id, service, caller, _WAIT_SECONDS)
 
 

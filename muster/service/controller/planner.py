@@ -51,7 +51,7 @@ class Planner:
         self._wake_on: int = Trigger.ALL
         # Seconds of the store's clock:
         self._timer = -inf  # when the last plan wants it to be asked, whatever happens
-        self._lease_end = inf  # when the first of those who run is to give back what it holds
+        self._lease_end = inf  # when the first job that runs is to give back what it holds
         self._rests_until = -inf
         self._retries_at = -inf
         self._unheeded = 0

@@ -4,7 +4,7 @@ Every model of this room is the same small form (seconds):
 
     step(w, p) = max over terms of (a/w + b + c w/p)  +  d w  +  e p  +  r(w)
 
-where r is 0 unless the workers reduce in a ring (`ring`), who have no servers.
+where r is 0 unless the workers reduce in a ring (`ring`) and have no servers.
 
 - lumped (M0, Optimus' synchronous form): one term, nothing overlaps.
 - layered (M1, wait-free back-propagation): one term a layer; the gradient of a layer travels while the layers
