@@ -131,6 +131,7 @@ def _line_of(text: str, way: Way) -> int | None:
             if header[1] == "[[":
                 table = (*table, entries[table])
                 entries[table[:-1]] += 1
+                lines.setdefault(table[:-1], number)
             lines.setdefault(table, number)
         elif key := _KEY.match(line):
             lines.setdefault((*table, *_steps(key[1])), number)

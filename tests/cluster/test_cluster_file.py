@@ -86,6 +86,7 @@ count = "3"
 gb_per_s = 0
 latency_seconds = -3
 [links.foo]
+[[node]]
 """
     with pytest.raises(InputError) as refused:
         cluster_from_toml(wrong, "lab.toml", "lab")
@@ -102,6 +103,7 @@ latency_seconds = -3
         (13, "links.rack.gb_per_s"),
         (14, "links.rack.latency_seconds"),
         (15, "links.foo"),
+        (16, "node"),
     ]
     assert reply[3, "types.a.gpus"] == ("lab.toml:3: types.a.gpus: found 8.5; allowed: a whole number")
     assert "did you mean gpu_type?" in reply[4, "types.a.gpu_tpye"]
@@ -116,7 +118,7 @@ latency_seconds = -3
         ('[types.a]\ngpus = 2\ngpus_per_island = 4\n[[nodes]]\ntype = "a"', 3, "this type has 2 GPUs"),
         ('[types.a]\ngpus = 2\n[[nodes]]\ntype = "b"', 4, "the file has a"),
         ('[types.a]\ngpus = 2\n[types.s]\ngpus = 0\n[[nodes]]\ntype = "a"', 3, "must state it"),
-        ('[types.s]\ngpus = 0\ncpus = 1\nmemory_gb = 1\n[[nodes]]\ntype = "s"', None, "no machine has a GPU"),
+        ('[types.s]\ngpus = 0\ncpus = 1\nmemory_gb = 1\n[[nodes]]\ntype = "s"', 5, "no machine has a GPU"),
         ('[types.a]\ngpus = 2\n[[nodes]]\ntype = "a"\nnames = ["x", "x"]', 5, "two machines have this name"),
         ('[types.a]\ngpus = 2\n[[nodes]]\ntype = "a"\nnames = ["x"]\ncount = 1', 6, "leave the count out"),
         ('[types.a]\ngpus = 61\n[[nodes]]\ntype = "a"', 2, "60 or less"),
