@@ -1,4 +1,9 @@
-"""The walk over a record's allocation intervals for `slowest`, compiled."""
+"""Each job's slowest moment against the GPU-proportional share: what Synergy's allocations promise, measured.
+
+Speed is that of CPU, memory and storage alone (`speed.points`). There are two measures: the share of the machines
+that a job was on, and the share of the slowest machines that it may use. Jobs of a share of a GPU, in turns on one or
+with workers and servers have neither.
+"""
 
 from libc.math cimport INFINITY, NAN, fmin, isnan
 from libc.stdint cimport int64_t, uint8_t
@@ -74,7 +79,7 @@ cdef void _add_row(Machines* machines, Held* row, int64_t model, Moment* moment)
 def slowest_by_job(held, asked, node_allowed, models, nodes):
     """By job and measure the least of its speed over that with the share; NaN where there is none.
 
-    Rows of one job and interval are adjacent.
+    Rows of one job and interval are adjacent, as they are recorded.
     """
     cdef Held* rows = <Held*> records(held, held_size(_RESOURCES))
     cdef Asked* all_asked = <Asked*> records(asked, sizeof(Asked))

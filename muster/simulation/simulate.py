@@ -21,7 +21,7 @@ from muster.problems import InputError, Problem
 from muster.runtime.allocation_lifecycle import HeldArray
 from muster.runtime.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
 from muster.runtime.records import FIGURE_COLUMNS, TABLES, Record
-from muster.runtime.slowest import slowest_moments
+from muster.runtime.slowest_core import slowest_by_job
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies, plan_problem
@@ -125,7 +125,8 @@ def simulate(
         engine = SimulationEngine(world, asked, options, measured)
         engine.run(progress)
         held, explained, unfinished = engine.held(), engine.explained(), engine.unfinished()
-        slowest = slowest_moments(held, table, truth, engine.ledger.books.nodes)
+        nodes = engine.ledger.books.nodes
+        slowest = slowest_by_job(held, table.asked, table.node_allowed, truth, nodes)
     notes, decisions, at_the_end = _notes_of(engine), engine.decisions, engine.progress()
     seconds = (
         np.append(engine.decision_seconds, 0.0)
