@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import DoesNotFit, NodeAllocation
-from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, STORAGE, WHOLE
+from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, STORAGE, WHOLE
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
 from muster.schedulers.phases import log_phase
@@ -195,6 +195,7 @@ class _Sets:
             if runs.get(job) != snapshot.ledger.holding(job):
                 transaction.release(job)
         pending = set(self._pending)
+        plan.reason_a[:], plan.reason_b[:] = snapshot.jobs.requested_gpus, snapshot.ledger.free()[GPU]
         for at, job in enumerate(index.tolist()):
             plan.reasons[at] = NO_PLACE if job in pending else WAITS_ITS_TURN
             if job in runs:

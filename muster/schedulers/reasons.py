@@ -26,6 +26,8 @@ class Reason:
     sentence: str
     a: str = ""
     b: str = ""
+    if_enough: str = ""
+    """The sentence where `b` is no less than `a`."""
 
     def parameters(self, a: float, b: float) -> dict[str, float]:
         """The reason's numbers by name, but for those that JSON has no word for: an infinite one bounds nothing."""
@@ -40,13 +42,20 @@ class Reason:
         """The reason as a sentence."""
         shown = {_GPUS: gpus, _SECONDS: duration}
         numbers = {name: shown.get(name, thousandths)(value) for name, value in ((self.a, a), (self.b, b))}
-        return self.sentence.format(**numbers)
+        sentence = self.if_enough if self.if_enough and b >= a > 0 else self.sentence
+        return sentence.format(**numbers)
 
 
 _KINDS = (
     Reason("placed", "it holds an allocation"),
     Reason("not_considered", "it arrived and the next decision has not come yet"),
-    Reason("no_gpus", "it needs {needs} and {free} are free", "needs", "free"),
+    Reason(
+        "no_gpus",
+        "it needs {needs} and {free} are free",
+        "needs",
+        "free",
+        "it needs {needs}; {free} are free, less what jobs before it take or have reserved",
+    ),
     Reason(
         "outranked",
         "it needs {needs} and the jobs served before it leave {left}",

@@ -23,6 +23,7 @@ from muster.cluster.ledger_arrays import ROWS_USED
 from muster.schedulers.actions import actions_of
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.pending import pending_jobs
+from muster.schedulers.reasons import REASONS, reason
 from muster.schedulers.registry import build, parts, presets
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.test_example_policies import Toy
@@ -46,6 +47,10 @@ _OUTSIDE = frozenset(
 """The modules in C of clock, chance, files, network and processes."""
 _OUTSIDE_TYPES = (random.Random, io.IOBase)
 _OUTSIDE_CALLS = frozenset({"input", "print", "date.today", "datetime.now", "datetime.utcnow"})
+
+
+_OF_NEEDS = [code for name, code in REASONS.items() if reason(code).a == "needs"]
+"""Reasons that say how many GPUs a job needs."""
 
 
 class NotPure(AssertionError):
@@ -124,6 +129,7 @@ def conforming(scheduler: Scheduler) -> Scheduler:
         decision = first[0]
         holders = set(snapshot.jobs.index[decision.reasons == 0].tolist())
         check_actions(snapshot, decision)
+        assert (decision.reason_a[np.isin(decision.reasons, _OF_NEEDS)] > 0).all()
         for pending in pending_jobs(snapshot, decision):
             assert pending.job not in holders
             assert set(pending.blocked_by) <= set(snapshot.jobs.index.tolist()) - {pending.job}
