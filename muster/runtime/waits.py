@@ -43,11 +43,18 @@ class Wait:
             yield f"Interrupted at {self.from_seconds:,.0f} s, after {duration(self.ran_for_seconds)}."
         yield (
             f"{self.from_seconds:,.0f} to {self.to_seconds:,.0f} s "
-            f"({duration(self.to_seconds - self.from_seconds)}): {_words(self.reason, self.details)}. "
-            f"{counted(len(self.held_by), 'job')} held {gpus(self.held_gpus)}{_named(self.held_by)}."
+            f"({duration(self.to_seconds - self.from_seconds)}): {_words(self.reason, self.details)}."
+            f"{self._holders()}"
         )
         if self.started:
             yield f"{counted(len(self.started), 'job')} started meanwhile{_named(self.started)}{self._later()}."
+
+    def _holders(self) -> str:
+        if self.held_by:
+            return f" {counted(len(self.held_by), 'job')} held {gpus(self.held_gpus)}{_named(self.held_by)}."
+        return (
+            " No job held GPUs: they were down or not released yet." if self.details.get("free") == 0 else ""
+        )
 
     def _later(self) -> str:
         if not self.passed_by:

@@ -7,6 +7,7 @@ import pytest
 from muster.problems import InputError
 from muster.runtime.records import Record
 from muster.runtime.waits import waits_of
+from muster.simulation.failures import Failures
 from tests.building import cluster_of, job, jobs_of, run
 
 
@@ -44,6 +45,13 @@ def test_a_wait_after_an_interruption_says_so() -> None:
     assert "it waited 1.67 min in all and was interrupted 1 time." in text
     assert "Interrupted at 200 s, after 3.33 min. 200 to 250 s" in text
     assert "2 jobs started meanwhile (1, 2), all submitted later." in text
+
+
+def test_a_wait_for_a_node_that_is_down_names_no_holders() -> None:
+    trace = jobs_of(job(0, 100_000, gpus=2))
+    waits = waits_of(run(trace, cluster_of(2), "fifo", failures=Failures(36_000.0, 600.0)).record, "0")
+    assert waits.waits
+    assert "0 are free. No job held GPUs: they were down or not released yet." in " ".join(waits.sentences())
 
 
 def test_a_job_that_fits_nowhere_is_explained() -> None:
