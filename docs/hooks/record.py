@@ -33,7 +33,10 @@ def page() -> str:
             TABLES[table],
             markdown_table(("Column", "Type", "Meaning"), rows),
         ]
-    codes = [(f"`{name}`", reasons.reason(code).sentence) for name, code in reasons.REASONS.items()]
+    kinds = [reasons.reason(code) for code in reasons.REASONS.values()]
+    codes = [
+        (f"`{kind.name}`", "; or: ".join(filter(None, (kind.sentence, kind.if_enough)))) for kind in kinds
+    ]
     parts += [
         "## Pending reasons",
         "The codes of the column `reason`.",

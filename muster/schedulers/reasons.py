@@ -108,7 +108,7 @@ _KINDS = (
     ),
     Reason(
         "requeued",
-        "it made room for another job and is queued again; it may start after {seconds}",
+        "it made room for another job and is queued again; {seconds} must pass before it may start",
         "seconds",
     ),
 )
