@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import ROWS_USED
 from muster.schedulers.actions import actions_of
@@ -120,11 +121,13 @@ def conforming(scheduler: Scheduler) -> Scheduler:
         if asked > 30 and asked % 50:
             return decide(snapshot, state)
         before, facts = raw_bytes(snapshot.ledger), snapshot.table.facts.tobytes()
+        memory = as_text(state)
         first = decide(snapshot, state)  # Outside the checks: a first call may import, which reads files.
         with nothing_outside():
             second = decide(snapshot, state)
         assert raw_bytes(snapshot.ledger) == before
         assert snapshot.table.facts.tobytes() == facts
+        assert as_text(state) == memory
         assert as_text(first) == as_text(second)
         decision = first[0]
         holders = set(snapshot.jobs.index[decision.reasons == 0].tolist())
@@ -244,3 +247,17 @@ def test_a_scheduler_that_changes_its_mind_is_caught() -> None:
 
     with pytest.raises(AssertionError):
         run(jobs_of(job(0, 10)), cluster_of(1), conforming(Fickle()))
+
+
+def test_a_scheduler_that_changes_its_state_in_place_is_caught() -> None:
+    class Forgetful(Toy):
+        def initial(self, cluster: Cluster) -> State:
+            return {"asked": False}
+
+        def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+            state["asked"] = True
+            with snapshot.transaction() as transaction:
+                return self.plan(snapshot, transaction, 2), state
+
+    with pytest.raises(AssertionError):
+        run(jobs_of(job(0, 10)), cluster_of(1), conforming(Forgetful()))
