@@ -90,7 +90,7 @@ cdef struct Search:
     Draft* draft
     Gangs* gangs
     double* cost
-    ForRunning running
+    ForRunning* running
     Network* network  # NULL: every place is as fast as any other
     FreeNodes* free
     Chosen* chosen
@@ -118,7 +118,8 @@ def place_jointly(draft, gangs, order, cost, running):
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, _for_running(running), NULL, NULL, NULL, NULL)
+    cdef ForRunning counts = _for_running(running)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL)
     _place_all(&search, ints(order))
 
 
@@ -131,7 +132,8 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     cdef Draft plan = draft_of(draft), was = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, _for_running(running), &network, NULL, NULL, NULL)
+    cdef ForRunning counts = _for_running(running)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
@@ -396,7 +398,7 @@ cdef double _lost_worth(Search* search, int64_t node, int64_t leave) noexcept no
 cdef inline double _counted_speed(Search* search, int64_t at) noexcept nogil:
     """The speed of a job, and what it counts that it runs."""
     cdef double speed = gang_speed(search.draft, search.gangs, at)
-    return speed + _running_counts(&search.running, speed)
+    return speed + _running_counts(search.running, speed)
 
 
 cdef inline double _running_counts(ForRunning* running, double speed) noexcept nogil:
