@@ -15,6 +15,7 @@ from typing import TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from muster.patterns import ALLOWED
 from muster.problems import InputError, Problem, with_hint
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -46,7 +47,6 @@ _WHAT = {
     "finite_number": "allowed: a finite number",
     "string_too_short": "it must not be empty",
     "string_too_long": "allowed: at most {max_length:,} characters",
-    "string_pattern_mismatch": "allowed: text that matches {pattern}",
     "string_unicode": "allowed: text without lone surrogates",
     "too_short": "allowed: at least one entry",
     "too_long": "allowed: at most {max_length:,} entries",
@@ -84,6 +84,8 @@ def describe_error(details: ErrorDetails, model: type[BaseModel] | None, way: Wa
     shown = found if isinstance(found, str | int | float) and kind not in _NOT_SHOWN else None
     if kind == "extra_forbidden":
         return _unknown_field(model, way), shown
+    if kind == "string_pattern_mismatch":
+        return f"allowed: {ALLOWED[details['ctx']['pattern']]}", shown
     if template := _WHAT.get(kind):
         return template.format_map(details.get("ctx", {})), shown
     return _KINDS.get(kind.split("_")[0], str(details["msg"])), shown

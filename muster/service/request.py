@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from muster.cluster.resources import FURTHER, UNKNOWN
+from muster.patterns import CONSTRAINT, FOLDER, NAME, TEXT, VARIABLE
 from muster.training.unchanged import STOP_SIGNALS, UnchangedJob
 
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
-Folder = Annotated[str, Field(max_length=4096, pattern=r"^/[^\x00]*$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=NAME)]
+Text = Annotated[str, Field(max_length=32_768, pattern=TEXT)]
+Folder = Annotated[str, Field(max_length=4096, pattern=FOLDER)]
 """Absolute."""
-Variable = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Variable = Annotated[str, Field(max_length=200, pattern=VARIABLE)]
 
 DEFAULT_RESTART_COST_SECONDS = 60.0
 """Expected of one stop and start-up of a job of which nothing is known."""
@@ -67,7 +68,7 @@ class JobRequest(BaseModel):
     """Seconds after its submission by which it should have completed; None: none."""
     priority: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
     tenant: Name | None = None
-    constraint: Annotated[str, Field(max_length=200, pattern=r"^(gpu_type=.+|label=.+)?$")] = ""
+    constraint: Annotated[str, Field(max_length=200, pattern=CONSTRAINT)] = ""
     preemptible: bool | None = None
     """Whether it may be stopped to make room for another job. None: if it saves its work when it is stopped."""
     min_runtime_seconds: Annotated[float, Field(ge=0, le=1e9)] = 0.0

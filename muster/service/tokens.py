@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from muster.patterns import NAME
 from muster.problems import InputError, Problem
 from muster.service.accounts import cannot_run, together
 from muster.service.engines import EngineCapabilities
@@ -25,7 +26,7 @@ _PREFIX = "muster_"
 _BYTES = 32
 _FRESH_SECONDS = 1.0
 
-UserName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+UserName = Annotated[str, Field(min_length=1, max_length=200, pattern=NAME)]
 """Of whose a token is."""
 _USER_NAME: TypeAdapter[str] = TypeAdapter(UserName)
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from muster.patterns import WORD
 from muster.problems import InputError, Problem, with_hint
 
 MOST_CPU_POINTS = 16
@@ -29,7 +30,7 @@ _Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 _ShareBefore1: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-_Word: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
+_Word: TypeAlias = Annotated[str, Field(min_length=1, pattern=WORD)]
 Contradiction: TypeAlias = tuple[str, object, str]
 """A field that is right alone and wrong beside others: its name, what was found, what is allowed."""
 

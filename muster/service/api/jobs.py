@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
+from muster.patterns import TEXT
 from muster.problems import InputError, Problem
 from muster.service.accounts import cannot_run
 from muster.service.api import answers
@@ -34,7 +35,7 @@ _WAIT_SECONDS = 5.0
 _LIVING = (State.RUNNING, State.QUEUED, State.HELD)
 
 JobId = Annotated[int, Path(ge=1, le=_LARGEST_NUMBER)]
-Filter = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
+Filter = Annotated[str | None, Query(max_length=200, pattern=TEXT)]
 
 log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[DESCRIBED], responses=may_answer())
@@ -63,7 +64,7 @@ class JobSearchQuery(BaseModel):
 
     text: Annotated[
         str,
-        Field(max_length=200, pattern=r"^[^\x00]*$", description="Part of a name or a user, or a number."),
+        Field(max_length=200, pattern=TEXT, description="Part of a name or a user, or a number."),
     ] = ""
     state: Annotated[list[State], Field(description="Only jobs in one of these states; none: in any.")] = []
     user: Filter = None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from muster.patterns import ALLOWED, CONSTRAINT, NAME
 from muster.schedulers.registry import build
 
 from ..controller.cycling_sizes import CyclingSizes
@@ -59,19 +61,21 @@ DEEP = b'{"name": ' + b"[" * 100_000
             "min_gpus and max_gpus are 1 and 2, and gpus is 0.5; allowed",
         ),
         ({"constraint": "gpu_type=A100"}, "constraint", "there are: GPU"),
-        ({"constraint": "fast"}, "constraint", "text that matches"),
+        ({"constraint": "fast"}, "constraint", "allowed: gpu_type=NAME, gpu_type=NAME|NAME or label=NAME"),
+        ({"constraint": "gpu_type=gpu|h 100"}, "constraint", "without spaces"),
+        ({"tenant": "vision\x85"}, "tenant", "allowed: text without control characters"),
         ({"model": "resnet19"}, "model", "did you mean resnet18"),
         ({"modle": "x"}, "modle", "did you mean model?"),
         ({"max_batch": 512}, None, "max_batch: found 512; allowed: nothing, because a job of the service"),
-        ({"directory": "here"}, "directory", "text that matches"),
+        ({"directory": "here"}, "directory", "allowed: an absolute path, which starts with /"),
         ({"directory": "/a/../b"}, None, "directory may not go up by '..'"),
         ({"command": []}, "command", "allowed: at least one entry"),
-        ({"command": ["a", "b\0"]}, "command.2", "text that matches"),
+        ({"command": ["a", "b\0"]}, "command.2", "allowed: text without null characters"),
         ({"name": ""}, "name", "it must not be empty"),
         ({"name": "\ud800"}, "name", "allowed: text without lone surrogates"),
         ({"name": "x" * 201}, "name", "allowed: at most 200 characters"),
         ({"environment": {"MUSTER_EPOCH": "1"}}, None, "Muster sets this itself"),
-        ({"environment": {"A B": "1"}}, "environment.A B.[key]", "text that matches"),
+        ({"environment": {"A B": "1"}}, "environment.A B.[key]", "allowed: letters, digits and _"),
         ({"progress": "("}, "progress", "a regular expression with a group named step"),
         ({"stop_signal": "SIGKILL"}, "stop_signal", "'SIGTERM'"),
         ({"steps": 1e400}, "steps", "allowed: a finite number"),
@@ -208,6 +212,19 @@ def test_a_path_that_leads_nowhere_is_refused(api: Serving, method: str, path: s
     if status >= 400:
         assert answer.message
         assert answer.json["error"]["status"] == status
+
+
+def test_every_pattern_of_the_api_is_said_in_plain_english(api: Serving) -> None:
+    described = api.ask("GET", "/v1/openapi.json").json
+
+    def patterns(value: object) -> Iterator[str]:
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):  # type: ignore[arg-type]
+            if name == "pattern" and isinstance(inner, str):
+                yield inner
+            elif isinstance(inner, dict | list):
+                yield from patterns(inner)
+
+    assert {NAME, CONSTRAINT} <= set(patterns(described)) <= ALLOWED.keys()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,20 @@
+"""The patterns that checked texts have, and what each of them allows, in plain English."""
+
+from __future__ import annotations
+
+NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"
+TEXT = r"^[^\x00]*$"
+FOLDER = r"^/[^\x00]*$"
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+CONSTRAINT = r"^((gpu_type|label)=\S+)?$"
+WORD = r"\S"
+
+ALLOWED = {
+    NAME: "text without control characters",
+    TEXT: "text without null characters",
+    FOLDER: "an absolute path, which starts with / and has no null characters",
+    VARIABLE: "letters, digits and _, of which the first is no digit",
+    CONSTRAINT: "gpu_type=NAME, gpu_type=NAME|NAME or label=NAME, without spaces",
+    WORD: "text that is not only spaces",
+}
+"""By pattern, for error messages: `allowed: text without control characters`."""
