@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from muster.cluster.ledger_arrays import WHOLE
 from muster.cluster.resources import FURTHER, Resource
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def trace_columns(
@@ -23,11 +25,11 @@ def trace_columns(
         "gpus": [row.usual_gpus for row in rows],
         "min_gpus": [least for least, _ in bounds],
         "max_gpus": [most for _, most in bounds],
-        "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
-        "model": [request.model or "" for request in requests],
+        "gpu_milli": [request.gpu_milli for request in requests],
+        "model": [_plain(request.model or "") for request in requests],
         "duration_seconds": list(duration_seconds),
-        "tenant": [request.tenant or "" for request in requests],
-        "user": [row.user for row in rows],
+        "tenant": [_plain(request.tenant or "") for request in requests],
+        "user": [_plain(row.user) for row in rows],
         "priority": [request.priority for request in requests],
         "cpus": [request.cpus for request in requests],
         "memory_gb": [request.memory_gb for request in requests],
@@ -35,10 +37,15 @@ def trace_columns(
         "preemptible": [row.preemptible for row in rows],
         "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
         "restart_cost_seconds": [row.restart_cost_seconds for row in rows],
-        "constraint": [request.constraint for request in requests],
+        "constraint": [_plain("_".join(request.constraint.split())) for request in requests],
         "deadline_seconds": [row.deadline for row in rows],
         "time_limit_seconds": [request.time_limit_seconds for request in requests],
     }
+
+
+def _plain(text: str) -> str:
+    """The text without control characters, which no trace has; stores may hold some from before they were refused."""
+    return _CONTROLS.sub("_", text)
 
 
 def _stated(resource: Resource, request: JobRequest) -> float | None:

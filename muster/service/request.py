@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from muster.cluster.ledger_arrays import WHOLE
 from muster.cluster.resources import FURTHER, UNKNOWN
 from muster.patterns import CONSTRAINT, FOLDER, NAME, TEXT, VARIABLE
 from muster.training.unchanged import STOP_SIGNALS, UnchangedJob
@@ -148,6 +149,11 @@ class JobRequest(BaseModel):
             raise ValueError(f"gpus is 0: {for_each_gpu[0]} is stated for each GPU; leave it out")
         if self.model is not None:
             raise ValueError("gpus is 0: the model of a job without GPUs has no effect; leave it out")
+
+    @property
+    def gpu_milli(self) -> int:
+        """Its share of each GPU in thousandths; at least one, as a request of an old store may state less."""
+        return max(round(self.gpu_share * WHOLE), 1)
 
     @property
     def fewest_gpus(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,19 @@ def test_no_job_is_too_long_to_simulate_the_others(tmp_path: Path) -> None:
 def test_a_queue_that_is_too_long_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoEstimate, match="too long"):
         expected([row(job, steps=1) for job in range(1, 2002)], a_status(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"gpu_share": 0.0004}, {"tenant": "a\x85b"}, {"constraint": "gpu_type=gpu|h 100"}, {"model": "\x85"}],
+)
+def test_a_job_refused_today_does_not_prevent_estimates(tmp_path: Path, odd: dict[str, Any]) -> None:
+    """An old store holds jobs that were taken before such a request was refused."""
+    old = row(2, State.RUNNING, steps=100)
+    old = replace(old, request=JobRequest.model_construct(**{**vars(old.request), **odd}))
+    taking_all = row(3, gpus=2, steps=10)
+    found = starts(expected([old, taking_all], a_status(tmp_path, "1x2gpu")))
+    assert found == about({3: 100.0}), "the old job holds a part of one of the two GPUs"
 
 
 def test_nothing_starts_on_a_drained_node(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Changes, Ledger, NodeAllocation
-from muster.cluster.ledger_arrays import MICRO, NONE, ROWS_USED, WHOLE
+from muster.cluster.ledger_arrays import MICRO, NONE, ROWS_USED
 from muster.cluster.resources import RESOURCES
 from muster.cluster.structured import zero_records
 from muster.problems import InputError
@@ -182,7 +182,7 @@ class LiveColumns:
         request = row.request
         spec, status = self._spec[row.id], self._status[row.id]
         spec["submit"] = row.submitted
-        spec["milli"] = round(request.gpu_share * WHOLE)
+        spec["milli"] = request.gpu_milli
         self._write_sizes(row)
         spec["model"] = self._model(request.model or "")
         spec["tenant"] = self._number("tenant", request.tenant or "")
