@@ -32,6 +32,7 @@ from muster.simulation.jct_bound import jct_bound
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import LIMIT, Options
 from muster.simulation.sizes import with_sizes
+from muster.simulation.survival import refuse_unsurvivable
 from muster.simulation.variable_batches import variable_batches
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
@@ -116,6 +117,7 @@ def simulate(
     _refuse_without_gpus(scheduler, honours, table)
     refused = set_impossible_aside(table, cluster, trace, options, honours)
     measured = _measured(table, options)
+    refuse_unsurvivable(table, measured, cluster, options)
     began, began_cpu = time.perf_counter(), time.process_time()
     with errors_of_policies(), _refused_plans_of(scheduler):
         asked = _certified(scheduler) if options.certify else scheduler

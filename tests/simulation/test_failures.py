@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from muster.problems import InputError
 from muster.simulation import Failures
 from muster.simulation.failures import FailureClock
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
@@ -94,6 +95,30 @@ def test_a_cluster_whose_every_node_fails_still_ends(order: str) -> None:
     trace = jobs_of(*(job(at, 120) for at in range(6)))
     result = run(trace, cluster_of(1, 2), order, round_seconds=10.0, failures=often, checkpoint_seconds=20.0)
     assert None not in finishes(result)
+
+
+def test_failures_that_no_job_survives_are_refused() -> None:
+    """A job on two nodes of four GPUs and one checkpoint an hour: it needs a mean of 2 h / log(1000)."""
+    trace, nodes = jobs_of(job(0, 7200, gpus=8), job(0, 100)), cluster_of(4, 4)
+    said = r"'1000:10'; job 0 works 3600 s .* one of its 2 nodes .* a mean of 1,043 s or more.* --checkpoint 3453 or"
+    with pytest.raises(InputError, match=said):
+        run(trace, nodes, "fifo", failures=Failures(1000.0, 10.0))
+    allowed = (
+        {"failures": Failures(1043.0, 10.0)},
+        {"failures": Failures(1000.0, 10.0), "checkpoint_seconds": 3453.0},
+    )
+    for options in allowed:
+        assert None not in finishes(run(trace, nodes, "fifo", **options))
+
+
+def test_jobs_that_end_soon_survive_any_checkpoint() -> None:
+    often = Failures(20.0, 10.0)
+    assert None not in finishes(
+        run(jobs_of(job(0, 100), job(0, 10)), cluster_of(1, 1), "fifo", failures=often)
+    )
+    limited = [job(0, 1e6, time_limit_seconds=50.0)]
+    result = run(jobs_of(*limited), cluster_of(1), "fifo", failures=often, end_at_limit=True)
+    assert column(result, "outcome") == ["timed_out"]
 
 
 def test_a_long_repair_is_waited_for() -> None:
