@@ -62,9 +62,19 @@ def counted(count: float, thing: str) -> str:
     return f"{number(count)} {thing}{'' if count == 1 else 's'}"
 
 
+def is_or_are(count: float) -> str:
+    """The verb behind a count: `1 is`, `0.5 is`, `0 are`, `2 are`."""
+    return "is" if 0 < count <= 1 else "are"
+
+
 def thousandths(value: float) -> str:
     """To the thousandth, without zeros at its end: `0.5`, `12,000`."""
     return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def cores(count: float) -> str:
+    """So many CPU cores: `1 core`, `0.5 cores`, `12 cores`."""
+    return f"{thousandths(count)} core{'' if count == 1 else 's'}"
 
 
 def gpus(count: float) -> str:

@@ -51,8 +51,8 @@ class InputError(Exception):
     def __str__(self) -> str:
         """One line a problem, the first twenty, then how many more there are."""
         lines = [str(problem) for problem in self.problems[:SHOWN_AT_MOST]]
-        if len(self.problems) > SHOWN_AT_MOST:
-            lines.append(f"and {len(self.problems) - SHOWN_AT_MOST} more problems like these")
+        if (more := len(self.problems) - SHOWN_AT_MOST) > 0:
+            lines.append(f"and {more} more problem{'' if more == 1 else 's'} like these")
         return "\n".join(lines)
 
 

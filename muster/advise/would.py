@@ -10,6 +10,7 @@ import polars as pl
 
 from muster.advise.site import Site
 from muster.cluster.slurm_nodes import expand_hosts
+from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.schedulers.queue_order.multifactor import Multifactor
 from muster.schedulers.registry import build, clock_phases
@@ -134,7 +135,7 @@ def check_shape(site: Site, shape: Shape) -> None:
     )
     if shape.gpus > total:
         raise InputError(
-            Problem("--gpus", f"allowed: up to the {total} GPUs of the cluster", found=shape.gpus)
+            Problem("--gpus", f"allowed: up to the {counted(total, 'GPU')} of the cluster", found=shape.gpus)
         )
     if shape.partition and site.partitions and shape.partition not in site.partitions:
         what = f"allowed: {', '.join(site.partitions)}"

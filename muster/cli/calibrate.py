@@ -105,7 +105,7 @@ def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
         f"p90 {seconds(figures['start_error_p90_seconds'])}; "
         f"rank correlation of starts {figures['start_order_correlation']:.3f}"
     )
-    print(f"Jobs of the log held {figures['most_gpus_held']:,g} of {figures['gpus']:,} GPUs at most.")
+    print(f"Jobs of the log held {figures['most_gpus_held']:,g} of {gpus(figures['gpus'])} at most.")
     first = figures["first_divergence"]
     if first is not None:
         run = "" if figures["runs"] == 1 else " of the first run"
@@ -113,5 +113,5 @@ def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
             f"First divergence{run}: job {first['job_id']} of {gpus(first['gpus'])} waited "
             f"{seconds(first['recorded_wait_seconds'])} in the log and waits "
             f"{seconds(first['simulated_wait_seconds'])} here; jobs of the log held "
-            f"{first['gpus_held']:,g} GPUs when it came, {duration(first['submit_seconds'])} after the first one."
+            f"{gpus(first['gpus_held'])} when it came, {duration(first['submit_seconds'])} after the first one."
         )

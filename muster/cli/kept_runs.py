@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from muster.cli.app import Interrupted
 from muster.cli.progress import LinesNowAndThen
 from muster.files import unwritable
+from muster.formatting import counted, is_or_are
 from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
@@ -36,8 +37,10 @@ def run_kept(
 
             return run_pieces(pieces, folder, workers, count, run)
     except KeyboardInterrupt:
-        words = f"interrupted; {finished:,} of {len(pieces):,} runs are done and kept in {out}"
-        raise Interrupted(f"{words}: the same command goes on from there") from None
+        done = f"{finished:,} of {counted(len(pieces), 'run')} {is_or_are(finished)} done"
+        raise Interrupted(
+            f"interrupted; {done} and kept in {out}: the same command goes on from there"
+        ) from None
 
 
 def _open(out: Path, folder: Path) -> None:
@@ -56,7 +59,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, with what is left; else lines."""
     if not sys.stderr.isatty():
         lines = LinesNowAndThen()
-        yield lambda finished: lines.write(lambda: f"{finished:,} of {total:,} runs done")
+        yield lambda finished: lines.write(lambda: f"{finished:,} of {counted(total, 'run')} done")
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -120,10 +120,12 @@ def network(
 
 
 def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
+    from muster.formatting import gpus
+
     if wanted is None:
         return min(MOST_GPUS, cluster.total_gpus)
     if not 1 <= wanted <= cluster.total_gpus:
-        allowed = f"allowed: a whole number from 1 to the {cluster.total_gpus} GPUs of {cluster.name}"
+        allowed = f"allowed: a whole number from 1 to the {gpus(cluster.total_gpus)} of {cluster.name}"
         raise InputError(Problem("--gpus", allowed, found=wanted))
     return wanted
 
@@ -168,6 +170,7 @@ def _model(name: str, layers: Path | None) -> _Known:
 
 def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
     """The placement that a user wrote, on the cluster's machines."""
+    from muster.formatting import counted, gpus
     from muster.speed.network.placement import place
 
     groups = [rack.split(",") for rack in text.split("/")]
@@ -177,8 +180,10 @@ def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
     gpus_by_rack = [[int(part) for part in group] for group in groups]
     placements = place(gpus_by_rack, cluster)
     if placements is None:
-        allowed = f"{cluster.name} has no room for it: {len(cluster.racks)} racks, machines of at most "
-        allowed += f"{cluster.most_gpus_per_node} GPUs, {max(map(len, cluster.nodes_by_rack))} in a rack"
+        allowed = (
+            f"{cluster.name} has no room for it: {counted(len(cluster.racks), 'rack')}, machines of at most "
+        )
+        allowed += f"{gpus(cluster.most_gpus_per_node)}, {max(map(len, cluster.nodes_by_rack))} in a rack"
         raise InputError(Problem("--placement", allowed, found=text))
     return "as given", gpus_by_rack, placements
 

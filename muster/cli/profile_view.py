@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from muster import formatting
 from muster.cli.progress import LinesNowAndThen
 from muster.formatting import duration, percent, three_figures
 from muster.profiling import Grid, Profile, Rate, predicted_steps_per_s
@@ -46,9 +47,11 @@ def how(profile: Profile) -> str:
 def remarks(profile: Profile, command: Sequence[str]) -> list[str]:
     """What stands on top of the model file."""
     lines = [f"Measured by: muster profile -- {' '.join(command)}".replace("\n", " ")]
-    lines += [f"{cores:g} cores: {_with_error(rate)}" for cores, rate in profile.rates.items()]
+    lines += [f"{formatting.cores(cores)}: {_with_error(rate)}" for cores, rate in profile.rates.items()]
     if profile.reading is not None:
-        lines.append(f"{max(profile.rates):g} cores, nothing cached: {_with_error(profile.reading.uncached)}")
+        lines.append(
+            f"{formatting.cores(max(profile.rates))}, nothing cached: {_with_error(profile.reading.uncached)}"
+        )
         if not profile.reading.storage_is_limit:
             lines.append("The job never waited for storage: storage_gb_per_s is a lower bound.")
     lines += _doubts(profile)
@@ -64,8 +67,8 @@ def _doubts(profile: Profile) -> list[str]:
     doubts = []
     if not profile.steady:
         doubts.append(
-            f"{most:g} cores gave {percent(abs(profile.drift))} {'more' if profile.drift > 0 else 'less'} at the end "
-            "than at the start, and the intervals do not meet: the machine or the job changed meanwhile."
+            f"{formatting.cores(most)} gave {percent(abs(profile.drift))} {'more' if profile.drift > 0 else 'less'} at "
+            "the end than at the start, and the intervals do not meet: the machine or the job changed meanwhile."
         )
     if reading is not None:
         share = reading.miss_cpu_seconds * profile.rates[most].steps_per_s / most
@@ -119,7 +122,7 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
             f"memory {_gb(reading.memory_gb_per_s)}/s."
         )
     memory = "" if reading is None else f" and {_gb(wanted.memory_gb)} of cache"
-    print(f"Knee: {wanted.cpus:g} cores{memory} for {percent(wanted.speed)} of its best speed.")
+    print(f"Knee: {formatting.cores(wanted.cpus)}{memory} for {percent(wanted.speed)} of its best speed.")
     for doubt in _doubts(profile):
         print(doubt)
     print(f"Took {duration(profile.seconds)}.")

@@ -69,7 +69,7 @@ def progress_bars(names: Sequence[str], jobs: int) -> Iterator[Show]:
 
 
 def _how_far(progress: Progress, jobs: int) -> str:
-    from muster.formatting import duration
+    from muster.formatting import counted, duration
 
-    done = f"{progress.jobs_done:,} of {jobs:,} jobs done"
+    done = f"{progress.jobs_done:,} of {counted(jobs, 'job')} done"
     return f"{done}, {duration(progress.simulated_seconds)} simulated"

@@ -62,12 +62,12 @@ def prune(
 
 
 def _size(count: float) -> str:
-    from muster.formatting import three_figures
+    from muster.formatting import counted, three_figures
 
     for power, unit in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
         if count >= 1000**power:
             return f"{three_figures(count / 1000**power)} {unit}"
-    return f"{count:.0f} bytes"
+    return counted(count, "byte")
 
 
 @contextmanager

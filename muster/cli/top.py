@@ -55,13 +55,18 @@ def _look(client: Client) -> Seen:
 
 def _shown(seen: Seen) -> list[Any]:
     from muster.cli.service_view import job_table
+    from muster.formatting import gpus
 
     nodes, queue = seen["nodes"], seen["queue"]
     counts = queue["counts"]
     held, whole = (sum(node[name] for node in nodes) for name in ("held_gpus", "gpus"))
-    line = f"{held:g} of {whole:,} GPUs held; {counts['running']:,} running, {counts['queued']:,} queued."
+    line = f"{held:g} of {gpus(whole)} held; {counts['running']:,} running, {counts['queued']:,} queued."
     hidden = len(nodes) - _MOST_NODES
-    more = [f"{hidden:,} more nodes: muster nodes lists them."] if hidden > 0 else []
+    more = (
+        [f"{hidden:,} more {'node' if hidden == 1 else 'nodes'}: muster nodes lists them."]
+        if hidden > 0
+        else []
+    )
     jobs = [job_table(queue["jobs"], time.time())] if queue["jobs"] else []
     return [line, *queue["notices"], _node_table(nodes[:_MOST_NODES]), *more, *jobs]
 

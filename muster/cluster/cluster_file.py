@@ -35,6 +35,7 @@ from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
 from muster.cluster.resources import FURTHER, UNKNOWN
 from muster.files import write_aside
+from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.units import parse_gb, parse_gb_per_s, parse_seconds
 
@@ -174,7 +175,7 @@ def _in_types(file: ClusterFile) -> Iterator[Contradiction]:
     for name, kind in file.types.items():
         way = ("types", name)
         if kind.gpus_per_island and kind.gpus_per_island > max(kind.gpus, 1):
-            what = f"an island lies within a machine, and this type has {kind.gpus} GPUs"
+            what = f"an island lies within a machine, and this type has {counted(kind.gpus, 'GPU')}"
             yield (*way, "gpus_per_island"), what, kind.gpus_per_island
         known = {one.name: one for one in FURTHER}
         for resource, amount in kind.resources.items():

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 from muster.cluster.resources import FURTHER
+from muster.formatting import counted
 from muster.problems import InputError, Problem
 
 MAX_GPUS_PER_NODE = 60
@@ -185,7 +186,7 @@ def _problems(cluster: Cluster) -> list[Problem]:
             allowed = f"allowed: a whole number from 0 to {MAX_GPUS_PER_NODE}"
             problems.append(Problem(at, allowed, None, "gpus", node.gpus))
         elif not 1 <= node.gpus_per_island <= max(node.gpus, 1):
-            allowed = f"allowed: a whole number from 1 to its {node.gpus} GPUs"
+            allowed = f"allowed: a whole number from 1 to its {counted(node.gpus, 'GPU')}"
             problems.append(Problem(at, allowed, None, "gpus_per_island", node.gpus_per_island))
         if not 0 <= node.rack < len(cluster.racks):
             allowed = f"the cluster has {len(cluster.racks)} racks, counted from 0"

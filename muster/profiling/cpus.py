@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from muster import formatting
 from muster.cgroups import Ability, Cgroups, Group
 from muster.cgroups.own_limits import own_limits
 from muster.problems import InputError, Problem
@@ -74,7 +75,7 @@ def cpu_points(most: float | None, *, fractions: bool) -> tuple[float, ...]:
     real = min(float(len(os.sched_getaffinity(0))), quota)
     wanted = real if most is None else most
     if not (math.isfinite(wanted) and 0 < wanted <= real):
-        what = f"allowed: more than 0 and at most {real:g} cores; this process may use no more"
+        what = f"allowed: more than 0 and at most {formatting.cores(real)}; this process may use no more"
         raise InputError(Problem("--cpus", what, found=most))
     step = 0.25 if fractions and wanted <= _FINE_UP_TO else 1.0
     points = tuple(step * number for number in range(1, math.floor(wanted / step + 1e-9) + 1))

@@ -14,6 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from muster.cgroups import CgroupError, Cgroups, find_cgroups
+from muster.formatting import cores as counted_cores
+from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.processes import die_with_parent, look_at
 from muster.profiling.cpus import AffinityGrants, CpuGrants, QuotaGrants, has_quota
@@ -173,7 +175,7 @@ class RunningJob:
                 how_sure = (
                     "" if rate is None else f", {rate.steps_per_s:.4g} steps/s ± {100 * rate.error:.1f} %"
                 )
-                self._on_progress(f"{cores:g} cores: window {len(windows)}{how_sure}")
+                self._on_progress(f"{counted_cores(cores)}: window {len(windows)}{how_sure}")
                 if rate is not None and (rate.sure or len(windows) >= precision.most_windows):
                     used = self._used_seconds()
                     if used is None or used_before is None or report.start != first.start:
@@ -222,7 +224,7 @@ class RunningJob:
         end = time.monotonic() + self._job.patience_seconds
         report = self._next(self._next(self._next(None)))
         while report.cache_unfilled > _WARM_SHARE * report.cache_samples:
-            self._on_progress(f"filling the cache, {report.cache_unfilled:,} samples to go")
+            self._on_progress(f"filling the cache, {counted(report.cache_unfilled, 'sample')} to go")
             if time.monotonic() > end:
                 what = f"its cache of {self._cache_gb:.3g} GB was not filled in time; --patience waits longer"
                 raise InputError(Problem("job", what + self._tail()))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import isfinite
 
 from muster.cluster.resources import FURTHER
-from muster.formatting import duration, gpus, thousandths
+from muster.formatting import duration, gpus, is_or_are, thousandths
 
-_GPUS = "needs"
-"""The number that is shown as so many GPUs."""
-_SECONDS = "seconds"
-"""The number that is shown as a duration."""
+_SHOWN = {"needs": gpus, "seconds": duration}
+"""How a number of this name is shown; others as they are."""
+_FREE = "free"
+"""The number that is the subject of its sentence."""
 
 _FURTHER = [one.name for one in FURTHER]
 _BESIDE_GPUS = " and ".join([", ".join(["CPUs", "memory", *_FURTHER][:-1]), ["memory", *_FURTHER][-1]])
@@ -40,10 +40,16 @@ class Reason:
 
     def words(self, a: float, b: float) -> str:
         """The reason as a sentence."""
-        shown = {_GPUS: gpus, _SECONDS: duration}
-        numbers = {name: shown.get(name, thousandths)(value) for name, value in ((self.a, a), (self.b, b))}
+        numbers = {name: _words(name, value) for name, value in ((self.a, a), (self.b, b))}
         sentence = self.if_enough if self.if_enough and b >= a > 0 else self.sentence
         return sentence.format(**numbers)
+
+
+def _words(name: str, value: float) -> str:
+    """A number as its sentence has it."""
+    if name in _SHOWN:
+        return _SHOWN[name](value)
+    return f"{thousandths(value)} {is_or_are(value)}" if name == _FREE else thousandths(value)
 
 
 _KINDS = (
@@ -51,10 +57,10 @@ _KINDS = (
     Reason("not_considered", "it arrived and the next decision has not come yet"),
     Reason(
         "no_gpus",
-        "it needs {needs} and {free} are free",
+        "it needs {needs} and {free} free",
         "needs",
         "free",
-        "it needs {needs}; {free} are free, less what jobs before it take or have reserved",
+        "it needs {needs}; {free} free, less what jobs before it take or have reserved",
     ),
     Reason(
         "outranked",
@@ -64,12 +70,14 @@ _KINDS = (
     ),
     Reason(
         "no_place",
-        f"it needs {{needs}} together with their {_BESIDE_GPUS}; {{free}} are free but not where they would do",
+        f"it needs {{needs}} together with their {_BESIDE_GPUS}; {{free}} free, but not where it can use them",
         "needs",
         "free",
     ),
     Reason("behind_head", "the job at the head of the line waits, and no job may pass it"),
-    Reason("over_limit", "its tenant may hold {limit} GPUs at once and needs {needs}", "limit", "needs"),
+    Reason(
+        "over_limit", "its tenant may hold at most {limit} at once, and it needs {needs}", "limit", "needs"
+    ),
     Reason("not_selected", "others were worth more to the goal this time"),
     Reason("waits_its_turn", "it shares GPUs in turns and another's turn is on"),
     Reason(

@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 import uvicorn
 
+from muster.formatting import gpus
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.service.accounts import together
@@ -176,7 +177,8 @@ def _serve(
     )
     where = path if url is None else f"{path} and {url}"
     say(
-        f"Muster serves {cluster.total_gpus} GPUs of {cluster.name} by {status.scheduler} at {where}; {status.enforces}"
+        f"Muster serves {gpus(cluster.total_gpus)} of {cluster.name} by {status.scheduler} at {where}; "
+        f"{status.enforces}"
     )
     for warning in warnings:
         log.warning(warning)

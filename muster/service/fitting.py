@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from muster.cluster import Cluster, Node
 from muster.cluster.resources import RESOURCES
+from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.service.request import JobRequest
 from muster.workload.jobs import nodes_allowed
@@ -38,14 +39,13 @@ def misfits(
     whose = f"cluster {cluster.name} has" if len(nodes) == len(cluster.nodes) else "the nodes it may use have"
     fewest = request.fewest_gpus
     if not _reach((node.gpus for node in nodes), fewest):
-        what = f"{whose} {sum(node.gpus for node in nodes)} GPUs; ask for at most so many"
+        what = f"{whose} {counted(sum(node.gpus for node in nodes), 'GPU')}; ask for at most so many"
         yield Problem(where, what, column="gpus" if request.min_gpus is None else "min_gpus", found=fewest)
         if not any(node.gpus for node in nodes):
             return
     if not nodes_together and (largest := max(node.gpus for node in nodes)) < fewest:
-        what = (
-            f"a node has at most {largest} GPUs, and processes on several nodes do not reach each other here"
-        )
+        what = f"a node has at most {counted(largest, 'GPU')}, "
+        what += "and processes on several nodes do not reach each other here"
         yield Problem(where, what, column="gpus" if request.min_gpus is None else "min_gpus", found=fewest)
         return
     part = fewest / request.gpus if request.gpus else 1.0
@@ -56,7 +56,7 @@ def misfits(
         "cpus": "cpus",
         "memory_gb": "own_memory_gb" if request.memory_gb is None else "memory_gb",
     }
-    beside = f" beside {gpus} GPUs" if gpus else ""
+    beside = f" beside {counted(gpus, 'GPU')}" if gpus else ""
     each_fits = True
     units = {one.name: one.unit for one in RESOURCES} | {"memory_gb": "GB of memory"}
     for quantity, wanted in requests.items():

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from muster.checked_toml import parse_toml
 from muster.files import read_text
+from muster.formatting import counted
 from muster.problems import Problem
 from muster.service.request import JobRequest
 from muster.service.store import Store
@@ -104,5 +105,6 @@ def priority_exceeded(
 
 def _too_many(name: str, most: int, there: int, more: int) -> Iterator[Problem]:
     if there + more > most:
-        what = f"{name} may have {most} jobs that have not ended, has {there}, and this submits {more}"
+        jobs = f"{counted(most, 'job')} that {'has' if most == 1 else 'have'} not ended"
+        what = f"{name} may have {jobs}, has {there}, and this submits {more}"
         yield Problem("request", what)

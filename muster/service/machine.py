@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.cgroups.own_limits import own_limits
 from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links, Node
 from muster.cluster.cluster_file import STORAGE_GB_PER_S_PER_GPU
+from muster.formatting import counted, is_or_are
 from muster.gpu_devices import GpuDevices, find_gpu_devices
 from muster.gpus import Gpus, find_gpus
 from muster.problems import InputError, Problem
@@ -104,7 +105,9 @@ def _with_absent(found: Gpus, count: int) -> tuple[tuple[str, ...], tuple[str, .
     names = (*found.names, *map(str, numbers))[:count]
     if not (absent and found.names):
         return names, found.warnings
-    warning = f"{absent} of the {count} GPUs that are declared are not there: jobs see none in their place"
+    warning = (
+        f"{absent} of {counted(count, 'declared GPU')} {is_or_are(absent)} not there: jobs see none instead"
+    )
     return names, (*found.warnings, warning)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.resources import FURTHER
-from muster.formatting import counted, duration, gpus, thousandths
+from muster.formatting import counted, duration, gpus, is_or_are, thousandths
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.holding import reasons_of_holding
@@ -235,7 +235,8 @@ def _who_holds(
         if job in rows
     }
     most = sorted(held, key=lambda job: (-held[job], job))
-    total = f"{thousandths(sum(held.values()))} of {gpus(status.cluster.total_gpus)} are held"
+    count = sum(held.values())
+    total = f"{thousandths(count)} of {gpus(status.cluster.total_gpus)} {is_or_are(count)} held"
     return [f"{total}, by {_listed(most, seen, names)}."]
 
 
@@ -265,7 +266,8 @@ def _what_others_hold(status: DaemonStatus) -> list[str]:
     if not count:
         return []
     return [
-        f"{thousandths(count)} of {gpus(status.cluster.total_gpus)} are held by jobs that Muster does not manage."
+        f"{thousandths(count)} of {gpus(status.cluster.total_gpus)} {is_or_are(count)} held by jobs that Muster "
+        "does not manage."
     ]
 
 

@@ -40,7 +40,7 @@ def set_impossible_aside(
     room = (table.node_allowed * gpus).sum(axis=1)[asked["constraint"]]
     problems = {
         int(job): _Impossible(
-            f"cluster {cluster.name} has {int(room[job])} GPUs that it may use",
+            f"cluster {cluster.name} has {counted(int(room[job]), 'GPU')} that it may use",
             _column_of_size(asked[job]),
             int(needed[job]),
         )

@@ -315,7 +315,7 @@ def _measured(table: JobTable, options: Options) -> Bools:
 def _notes_of(engine: SimulationEngine) -> list[str]:
     """What schedulers noted in deciding, and how often."""
     asked = len(engine.decision_seconds)
-    return [f"{note} (in {times:,} of {asked:,} decisions)" for note, times in engine.noted.items()]
+    return [f"{note} (in {times:,} of {counted(asked, 'decision')})" for note, times in engine.noted.items()]
 
 
 def _digest(jobs: pl.DataFrame) -> str:

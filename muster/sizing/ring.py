@@ -9,6 +9,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats
+from muster.formatting import gpus
 from muster.problems import InputError, Problem
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.sizing.servers import NEARLY, RESOURCES
@@ -68,7 +69,7 @@ def sized_ring(
     elif not room.any():
         asked = ",".join(f"{name}={amount:g}" for name, amount in worker.items())
         what = f"no machine of cluster {cluster.name} holds one worker; the largest has "
-        what += f"{cluster.most_gpus_per_node} GPUs"
+        what += f"{gpus(cluster.most_gpus_per_node)}"
         problems.append(Problem("--worker", what, found=asked))
     if problems:
         raise InputError(*problems)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from muster.formatting import counted, gpus
 from muster.sweep.cell import Cell, FromFile, Made
 from muster.sweep.sweep_file import OptionsTable, SweepFile
 
@@ -102,7 +103,7 @@ def _philly_like(file: SweepFile) -> Iterator[_Row]:
             for load in table.loads:
                 arguments = {"jobs": table.jobs, "per_hour": load, "tenants": tenants}
                 yield (
-                    f"{table.jobs:,} jobs like Philly, {tenants} tenants",
+                    f"{counted(table.jobs, 'job')} like Philly, {counted(tenants, 'tenant')}",
                     load,
                     JOBS_AN_HOUR,
                     "philly-like",
@@ -114,4 +115,10 @@ def _mixed(file: SweepFile) -> Iterator[_Row]:
     for table in file.mixed:
         for load in table.loads:
             arguments = {"jobs": table.jobs, "gpus": table.gpus, "load": load}
-            yield f"{table.jobs:,} mixed jobs for {table.gpus} GPUs", load, OF_GPU_TIME, "mixed", arguments
+            yield (
+                f"{counted(table.jobs, 'mixed job')} for {gpus(table.gpus)}",
+                load,
+                OF_GPU_TIME,
+                "mixed",
+                arguments,
+            )

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from muster.formatting import counted
 from muster.patterns import WORD
 from muster.problems import InputError, Problem, with_hint
 
@@ -377,11 +378,18 @@ def _matrices_off_the_axes(fields: ModelFile) -> Iterator[Contradiction]:
     cpus, memory = len(fields.cpus_per_gpu), len(fields.memory_gb_per_gpu)
     for column, matrix in _matrices(fields):
         if len(matrix) != cpus:
-            yield column, f"{len(matrix)} rows", f"cpus_per_gpu has {cpus} points, so speed needs {cpus} rows"
+            points = counted(cpus, "point")
+            yield (
+                column,
+                counted(len(matrix), "row"),
+                f"cpus_per_gpu has {points}, so speed needs {counted(cpus, 'row')}",
+            )
         for number, row in enumerate(matrix, start=1):
             if len(row) != memory:
-                what = f"memory_gb_per_gpu has {memory} points, so every row of speed needs {memory}"
-                yield column, f"{len(row)} values in row {number}", what
+                what = (
+                    f"memory_gb_per_gpu has {counted(memory, 'point')}, so every row of speed needs {memory}"
+                )
+                yield column, f"{counted(len(row), 'value')} in row {number}", what
 
 
 def _unclear_gpu_types(fields: ModelFile) -> Iterator[Contradiction]:
@@ -448,7 +456,7 @@ def _not_one_at_reference(fields: ModelFile) -> list[Contradiction]:
     at_reference = fields.speed[fields.cpus_per_gpu.index(cpus)][fields.memory_gb_per_gpu.index(memory)]
     if math.isclose(at_reference, 1, abs_tol=_REFERENCE_TOLERANCE):
         return []
-    where = f"{cpus:g} CPUs and {memory:g} GB"
+    where = f"{counted(cpus, 'CPU')} and {memory:g} GB"
     what = f"speed is relative to the reference, so it must be 1 at {where}; divide all of it by this"
     return [("speed", at_reference, what)]
 

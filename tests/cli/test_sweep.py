@@ -154,7 +154,7 @@ def test_a_stop_loses_only_what_was_running(tmp_path: Path, signal_number: int) 
     cells = tmp_path / "out" / "cells"
     if signal_number == 2:
         assert (stopped.status, stopped.out) == (130, "")
-        assert "1 of 2 runs are done and kept in out" in stopped.err
+        assert "1 of 2 runs is done and kept in out" in stopped.err
         assert not list(cells.glob(".muster*"))
     else:
         assert stopped.status == -9

@@ -24,9 +24,16 @@ def test_a_reason_is_json_whatever_a_scheduler_of_ones_own_says(code: int, figur
 
 
 def test_reasons_are_sentences() -> None:
-    assert reason(REASONS["no_gpus"]).words(1, 0.5) == "it needs 1 GPU and 0.5 are free"
+    assert reason(REASONS["no_gpus"]).words(1, 0.5) == "it needs 1 GPU and 0.5 is free"
+    assert reason(REASONS["no_gpus"]).words(2, 1) == "it needs 2 GPUs and 1 is free"
+    assert reason(REASONS["no_gpus"]).words(2, 0) == "it needs 2 GPUs and 0 are free"
     passed = "it needs 1 GPU; 6 are free, less what jobs before it take or have reserved"
     assert reason(REASONS["no_gpus"]).words(1, 6) == passed
+    assert "; 1 is free, but not" in reason(REASONS["no_place"]).words(1, 1)
+    assert (
+        reason(REASONS["over_limit"]).words(1, 2)
+        == "its tenant may hold at most 1 at once, and it needs 2 GPUs"
+    )
     timer = reason(REASONS["delay_timer"])
     assert timer.parameters(2, inf) == {"waited": 2}
     assert timer.words(2, inf) == "it waits for a machine-level offer: its timer is at 2 of inf leases"

@@ -174,7 +174,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("[0.2, 1.5]", "[0.2, nan]", ":12: speed, row 3, value 2: found nan; allowed: a number above 0"),
         ("[0.2, 1.5]", '[0.2, "x"]', "speed, row 3, value 2: found 'x'; allowed: a number above 0"),
         ("[0.2, 1.5]", "3", "speed, row 3: found 3; allowed: a list of rows of numbers above 0"),
-        ("[0.2, 1.5]", "[0.2]", "found '1 values in row 3'; memory_gb_per_gpu has 2 points"),
+        ("[0.2, 1.5]", "[0.2]", "found '1 value in row 3'; memory_gb_per_gpu has 2 points"),
         ("  [0.2, 1.5],\n", "", "found '2 rows'; cpus_per_gpu has 3 points, so speed needs 3 rows"),
         ("[1, 2, 4]", "[2, 1, 4]", ":10: cpus_per_gpu: found 1.0; each point must be larger"),
         ("[1, 2, 4]", "[]", "cpus_per_gpu: found '[]'; allowed: a list of 1 to 16 numbers"),

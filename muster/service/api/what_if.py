@@ -11,6 +11,7 @@ from fastapi import Path as InAddress
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from muster.formatting import counted
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, OperatorHere, Service, ServiceHere
@@ -53,7 +54,9 @@ def ask(request: WhatIfRequest, service: ServiceHere, caller: OperatorHere) -> d
     store = service.store
     trace = trace_of_what_ran(store, store.now() - request.days * _DAY)
     if not trace.height:
-        raise Refused(409, f"no job that was submitted in the last {request.days:g} days has completed")
+        raise Refused(
+            409, f"no job that was submitted in the last {counted(request.days, 'day')} has completed"
+        )
     question = Question(request.scheduler, request.add_nodes, request.days)
     try:
         found = service.what_ifs.ask(question, caller.user, service.status, trace)

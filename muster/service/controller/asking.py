@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger import Changes
+from muster.formatting import counted
 from muster.runtime import lifecycle as keep
 from muster.runtime.scheduler_memory import to_bytes
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, asked_for_decision
@@ -46,7 +47,7 @@ def _check_answer(plan: Decision, snapshot: Snapshot) -> None:
         if column.shape != (count,) or not np.issubdtype(column.dtype, kind):
             said = f"{column.dtype} of shape {column.shape}"
             raise ValueError(
-                f"{name}: allowed: {kind.__name__} numbers, one for each of {count} jobs, not {said}"
+                f"{name}: allowed: {kind.__name__} numbers, one for each of {counted(count, 'job')}, not {said}"
             )
     for code in np.unique(plan.reasons).tolist():
         if code < 0:

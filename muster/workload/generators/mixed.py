@@ -36,4 +36,6 @@ def generate(jobs: int, gpus: int, load: float = 0.8, seed: int = 0) -> Trace:
         "gpus": drawn(sizes, list(SIZES), list(SIZES.values()), jobs),
         "duration_seconds": two_range_durations(durations, jobs, *DYNAMIC),
     }
-    return trace_of(columns, f"mixed generator: load {load:g} of {gpus} GPUs, seed {seed}")
+    return trace_of(
+        columns, f"mixed generator: load {load:g} of {gpus} GPU{'' if gpus == 1 else 's'}, seed {seed}"
+    )

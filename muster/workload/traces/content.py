@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from muster.files import decode_text, read_bytes
+from muster.formatting import counted
 from muster.problems import ErrorCollector, InputError, Problem
 from muster.workload.traces.headerless import SWF_COLUMNS, is_swf, known_header
 
@@ -102,7 +103,7 @@ def table_of(columns: object, where: str) -> TraceTable:
     errors.settle()
     others = [one for one in series if len(one) != len(series[0])]
     if others:
-        what = f"allowed: {len(series[0])} rows, as in column {series[0].name}"
+        what = f"allowed: {counted(len(series[0]), 'row')}, as in column {series[0].name}"
         raise InputError(*(Problem(where, what, column=one.name, found=len(one)) for one in others))
     return _typed_table(pl.DataFrame(series).fill_nan(None), where, first_line=1)
 
@@ -250,7 +251,7 @@ def _width_problem(
     for other, name in _SEPARATORS.items():
         if other != separator and line.count(other) == width - 1:
             return f"separated by {name}, the header by {_SEPARATORS[separator]}; allowed: one separator"
-    return f"has {len(cells)} cells; {wanted} {width}"
+    return f"has {counted(len(cells), 'cell')}; {wanted} {width}"
 
 
 def _with_names(table: TraceTable, names: list[str], header_number: int) -> TraceTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from muster.formatting import counted
 from muster.workload.traces.cleaning import Cells, Reading, has_all
 from muster.workload.traces.columns import LINE
 from muster.workload.traces.content import Content, TraceTable
@@ -51,7 +52,7 @@ def read(content: Content) -> Reading:
         pl.col(LINE).first(),
     )
     if rows > reading.frame.height:
-        reading.notes.append(f"joined {rows:,} tasks into {reading.frame.height:,} jobs")
+        reading.notes.append(f"joined {counted(rows, 'task')} into {counted(reading.frame.height, 'job')}")
     reading.drop_without_gpus()
     reading.drop(pl.col("submit_seconds").is_null(), "never started")
     reading.drop(pl.col("open"), "not finished when the log ends")

@@ -43,6 +43,7 @@ DEEP = b'{"name": ' + b"[" * 100_000
         ({"gpus": "many"}, "gpus", "allowed: a whole number"),
         ({"gpus": 2, "cpus": 17}, "cpus", "a node has at most 8 CPU cores"),
         ({"gpus": 1, "cpus": 9}, "cpus", "a node has at most 8 CPU cores"),
+        ({"gpus": 1, "memory_gb": 65}, "memory_gb", "no room for so much beside 1 GPU; a node"),
         ({"gpus": 8, "memory_gb": 65}, "memory_gb", "a node has at most 32 GB of memory"),
         ({"gpus": 2, "gpu_share": 0.5}, None, "gpu_share is of one GPU, and gpus is 2"),
         ({"gpu_share": 0.0004}, "gpu_share", "allowed: 0.001 or more"),

@@ -177,7 +177,7 @@ canvas.addEventListener("pointermove", (event) => {
     ? ""
     : entry.job_id === null
       ? `A job of another user on ${entry.node}`
-      : `Job ${entry.job_id} ${entry.name} of ${entry.user}: ${entry.gpus} GPUs of ${entry.node}, ${Math.round(end - entry.since)} s`;
+      : `Job ${entry.job_id} ${entry.name} of ${entry.user}: ${entry.gpus} ${entry.gpus === 1 ? "GPU" : "GPUs"} of ${entry.node}, ${Math.round(end - entry.since)} s`;
 });
 canvas.addEventListener("pointerup", (event) => {
   const entry = dragged < 4 ? entryAt(event) : undefined;
