@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PS, RING = "ps", "ring"
 SERVER = "cpu=4,memory_gb=8"
+_GPU_TFLOPS = 6.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,10 @@ class ShapeFlags:
             problems.append(Problem("--sync", what, found=self.sync))
         if ring and self.server is not None:
             problems.append(Problem("--server", "a ring has no servers", found=self.server))
-        if ring and staleness:
+        if staleness < 0:
+            what = "allowed: a whole number from 0 on"
+            problems.append(Problem("--staleness", what, found=staleness))
+        elif ring and staleness:
             what = "the workers of a ring wait for each other"
             problems.append(Problem("--staleness", what, found=staleness))
         if self.sync == PS and self.cluster is not None:
@@ -91,9 +95,13 @@ class WorkFlags:
 
     def check(self) -> None:
         """Refuses a job without any work."""
-        if self.iterations < 1:
-            what = "allowed: a whole number from 1 on"
-            raise InputError(Problem("--iterations", what, found=self.iterations))
+        problems = [
+            Problem(flag, "allowed: a whole number from 1 on", found=value)
+            for flag, value in (("--batch", self.batch), ("--iterations", self.iterations))
+            if value < 1
+        ]
+        if problems:
+            raise InputError(*problems)
 
     def iterations_left(self) -> int:
         """Iterations until the target loss by the curve of the losses so far; else those of `--iterations`."""
@@ -114,9 +122,12 @@ class LayerFlags:
     """Where the times of the model's layers come from."""
 
     gpu_tflops: Annotated[
-        float,
-        typer.Option(metavar="T", help="TFLOP/s that a GPU sustains on a model known by its layers alone."),
-    ] = 6.0
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="TFLOP/s that a GPU sustains on a model known by its layers alone (default: 6).",
+        ),
+    ] = None
     layers: Annotated[
         Path | None, typer.Option(metavar="FILE", help="CSV file of layer profiles (default: known models).")
     ] = None
@@ -127,18 +138,36 @@ class LayerFlags:
         ),
     ] = None
 
+    def check(self) -> None:
+        """Refuses what has no meaning with, or without, --layers."""
+        problems = []
+        if self.gpu_tflops is not None and self.layers is not None:
+            problems.append(self._measured())
+        if self.profile_batch is not None and self.layers is None:
+            what = "it is of a file of layers; give --layers, or leave it out"
+            problems.append(Problem("--profile-batch", what, found=self.profile_batch))
+        if problems:
+            raise InputError(*problems)
+
+    def _measured(self) -> Problem:
+        what = "the times of this model's layers were measured; leave it out"
+        return Problem("--gpu-tflops", what, found=self.gpu_tflops)
+
+    def _estimated(self, model: str) -> Layers:
+        from muster.speed.parameter_server.architectures import estimated_layers
+
+        return estimated_layers(model, _GPU_TFLOPS if self.gpu_tflops is None else self.gpu_tflops)
+
     def of_parameter_servers(self, model: str) -> Layers:
         """The layers of a model known by name, or of one in a file."""
-        from muster.speed.parameter_server.architectures import estimated_layers
         from muster.speed.parameter_server.profile import profiled_layers
 
         if self.layers is None:
-            return estimated_layers(model, self.gpu_tflops)
+            return self._estimated(model)
         return profiled_layers(self.layers, model, self.profile_batch)
 
     def of_a_ring(self, model: str) -> LayeredModel | Model:
         """A model of a layer file, of a model file or of the registry; else the layers of its definition."""
-        from muster.speed.parameter_server.architectures import estimated_layers
         from muster.speed.parameter_server.profile import profiled_model
         from muster.speed.parameter_server.ring import layered_model
         from muster.workload.models import find, read_model
@@ -146,7 +175,9 @@ class LayerFlags:
         if self.layers is not None:
             return profiled_model(self.layers, model, self.profile_batch)
         known = read_model(Path(model)) if model.endswith(".toml") else find(model)
-        return known or layered_model(model, estimated_layers(model, self.gpu_tflops))
+        if known is not None and self.gpu_tflops is not None:
+            raise InputError(self._measured())
+        return known or layered_model(model, self._estimated(model))
 
 
 @dataclass(frozen=True)
@@ -205,6 +236,7 @@ def size(
     errors = ErrorCollector()
     errors.of(shown.check)
     errors.of(work.check)
+    errors.of(layer_times.check)
     errors.of(shape.check, staleness)
     iterations = errors.of(work.iterations_left)
     asked = RESOURCES if in_ring else (*RESOURCES, "nic")

@@ -89,7 +89,7 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
             [
                 "--chart: found 'a.pdf'",
                 "--iterations: found 0",
-                "model: found 'vgg17'; allowed: alexnet",
+                "MODEL: found 'vgg17'; allowed: alexnet",
                 "cpu: found 'x'; allowed: a number",
                 "nic: found '0'; with no bandwidth no gradient arrives",
                 "found 'foo=1'; allowed: NAME=QUANTITY",
@@ -105,9 +105,16 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
         ("vgg16 --limit gpu=1000000,cpu=8000000,nic=1Gbit/s", ["more than 10,000,000 pairs"]),
         ("vgg16 --limit gpu=1,cpu=8,nic=-1", ["nic: found '-1'"]),
         ("vgg16 --limit gpu=nan,cpu=8,nic=1", ["the gpu of a limit must be a finite number"]),
-        (f"vgg16 --limit {LIMIT} --batch 0 --gpu-tflops 0", ["gpu_tflops: found 0"]),
-        (f"vgg16 --limit {LIMIT} --batch 0", ["batch: found 0"]),
-        (f"vgg16 --limit {LIMIT} --staleness -1", ["staleness: found -1"]),
+        (
+            f"vgg16 --limit {LIMIT} --batch 0 --gpu-tflops 0",
+            ["--batch: found 0; allowed: a whole number", "--gpu-tflops: found 0"],
+        ),
+        (
+            f"vgg16 --limit {LIMIT} --staleness -1",
+            ["--staleness: found -1; allowed: a whole number from 0 on"],
+        ),
+        (f"vgg16 --limit {LIMIT} --profile-batch 8", ["--profile-batch: found 8; it is of a file of layers"]),
+        (f"vgg16 --limit {LIMIT} --layers no.csv --gpu-tflops 1", ["--gpu-tflops: found 1.0; the times of"]),
         (f"vgg16 --limit {LIMIT} --layers nowhere.csv", ["nowhere.csv: there is no such file"]),
         (
             f"vgg16 --limit {LIMIT} --losses nowhere.csv",
@@ -244,7 +251,7 @@ def test_a_ring_is_described_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
                 "--server: found 'cpu=2'; a ring has no servers",
                 "--staleness: found 1; the workers of a ring wait for each other",
                 "found 'nic=1Gbit/s'; allowed: NAME=QUANTITY, NAME being gpu, cpu, memory_gb",
-                "model: found 'vgg17'; allowed: alexnet",
+                "MODEL: found 'vgg17'; allowed: alexnet",
                 "--cluster: a ring goes by the links between its workers",
             ],
         ),

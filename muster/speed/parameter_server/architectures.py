@@ -39,14 +39,14 @@ def architecture(name: str) -> list[Layer]:
     if name not in _ARCHITECTURES:
         hint = did_you_mean(name, names())
         what = f"allowed: {', '.join(names())}, or a model of a layer file (--layers)"
-        raise InputError(Problem("model", with_hint(what, hint), found=name))
+        raise InputError(Problem("MODEL", with_hint(what, hint), found=name))
     return list(_ARCHITECTURES[name]())
 
 
 def estimated_layers(name: str, gpu_tflops: float) -> Layers:
     """Layers of a known model on a GPU that sustains `gpu_tflops` x 10^12 operations a second on it."""
     if not (np.isfinite(gpu_tflops) and gpu_tflops > 0):
-        raise InputError(Problem("gpu_tflops", "allowed: a finite number above 0", found=gpu_tflops))
+        raise InputError(Problem("--gpu-tflops", "allowed: a finite number above 0", found=gpu_tflops))
     layers = architecture(name)
     forward = np.array([2 * layer.multiply_adds for layer in layers]) / (gpu_tflops * 1e12)
     # Backward computes two gradients, of the input and of the weights: twice the work of forward.

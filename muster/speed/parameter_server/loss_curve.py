@@ -47,7 +47,7 @@ class LossCurve:
         if not target_loss > lowest or self.slope == 0:
             reached = lowest if self.slope > 0 else float(self.loss(0))
             what = f"the losses so far do not lead there: their curve flattens at {reached:.4g}"
-            raise InputError(Problem("target loss", what, found=target_loss))
+            raise InputError(Problem("--target-loss", what, found=target_loss))
         steps = (1 / (target_loss / self.largest - self.floor) - self.offset) / self.slope
         return math.ceil(steps - 1e-9 * steps) - steps_done
 
@@ -103,21 +103,19 @@ def _check(k: FloatArray, losses: FloatArray) -> None:
     problems = []
     if k.size != losses.size or k.size < 3:
         problems.append(
-            Problem("loss curve", "allowed: at least three steps, each with its loss", found=k.size)
+            Problem("--losses", "allowed: at least three steps, each with its loss", found=k.size)
         )
     for name, values in (("steps", k), ("losses", losses)):
         bad = np.flatnonzero(~(np.isfinite(values) & (values >= (0 if name == "steps" else 1e-300))))
         problems += [
-            Problem(
-                "loss curve", "allowed: a finite number, for losses above 0", None, name, float(values[i])
-            )
+            Problem("--losses", "allowed: a finite number, for losses above 0", None, name, float(values[i]))
             for i in bad
         ]
     if not problems and np.any(np.diff(k) <= 0):
-        problems.append(Problem("loss curve", "the steps must increase", column="steps"))
+        problems.append(Problem("--losses", "the steps must increase", column="steps"))
     if not problems and not losses[-(k.size // 2) :].mean() < losses[: k.size // 2].mean():
         problems.append(
-            Problem("loss curve", "the losses do not fall: a job that does not learn converges to no target")
+            Problem("--losses", "the losses do not fall: a job that does not learn converges to no target")
         )
     if problems:
         raise InputError(*problems)

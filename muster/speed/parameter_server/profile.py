@@ -25,7 +25,7 @@ def profiled_model(path: Path, model: str, profiled_batch: int | None = None) ->
     if model not in profiles:
         problems.append(Problem(str(path), f"has no such model; allowed: {', '.join(profiles)}", found=model))
     if profiled_batch is not None and profiled_batch < 1:
-        problems.append(Problem("profiled batch", "allowed: a whole number from 1 on", found=profiled_batch))
+        problems.append(Problem("--profile-batch", "allowed: a whole number from 1 on", found=profiled_batch))
     if problems:
         raise InputError(*problems)
     profile = profiles[model]

@@ -60,5 +60,5 @@ def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
         InputError, match=r"found 'resnet51'; allowed: alexnet, .*--layers.*did you mean resnet50"
     ):
         estimated_layers("resnet51", 1.0)
-    with pytest.raises(InputError, match=r"gpu_tflops: found 0\.0"):
+    with pytest.raises(InputError, match=r"--gpu-tflops: found 0\.0"):
         estimated_layers("resnet50", 0.0)

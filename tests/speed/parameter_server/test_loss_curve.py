@@ -94,7 +94,7 @@ def test_curves_that_say_nothing_are_refused(steps: list[int], losses: list[floa
 
 def test_a_target_below_the_floor_is_refused() -> None:
     curve = fit_loss_curve(range(50), [1 / (0.5 * k + 1) + 0.3 for k in range(50)])
-    with pytest.raises(InputError, match=r"target loss: found 0\.25; .* flattens at 0\.[23]"):
+    with pytest.raises(InputError, match=r"--target-loss: found 0\.25; .* flattens at 0\.[23]"):
         curve.remaining_steps(0.25, 50)
 
 
