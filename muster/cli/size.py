@@ -254,7 +254,9 @@ def size(
         else:
             size_ring.show(ring, model, links.name, limits, iterations, shown.table)
     else:
-        server = errors.of(_quantities, "--server", shape.server or SERVER, RESOURCES)
+        server = errors.of(
+            _quantities, "--server", SERVER if shape.server is None else shape.server, RESOURCES
+        )
         known = errors.of(layer_times.of_parameter_servers, model)
         errors.settle()
         step = bounded_staleness(known, work.batch, limits["nic"], staleness)
