@@ -88,7 +88,8 @@ def _at_its_flag(problem: Problem) -> Problem:
 
 
 def _simulates(draws: int) -> str:
-    return f"The daemon simulates the queue {draws:,} times for each answer; at most 2 minutes."
+    turn = "at most 2 minutes, after at most 2 minutes for questions asked before"
+    return f"The daemon simulates the queue {draws:,} times for each answer: {turn}."
 
 
 @contextmanager

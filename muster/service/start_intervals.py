@@ -24,7 +24,7 @@ from muster.service.waiting import drained_nodes
 from muster.simulation.start_estimates import DRAWS, ExpectedQueue, StartEstimate
 
 PATIENCE_SECONDS = 120.0
-"""For all simulations of one question."""
+"""For all simulations of one question, and before them for its turn: less in all than a client waits."""
 _OLDEST_SECONDS = 30.0
 """Of an answer that is given again, where no decision has come meanwhile."""
 _OUTDATED_SECONDS = 300.0
@@ -180,11 +180,21 @@ class StartIntervals:
         self, look: Callable[[], Awaitable[SeenQueue]], draws: int, shapes: Sequence[JobRow]
     ) -> StartAnswer:
         try:
-            async with self._one_at_a_time:
+            await self._turn()
+            try:
                 question = await asyncio.to_thread(question_of, await look(), self._status, draws, shapes)
                 return StartAnswer(question, await self._in_a_process(question))
+            finally:
+                self._one_at_a_time.release()
         finally:
             self._asked -= 1
+
+    async def _turn(self) -> None:
+        try:
+            await asyncio.wait_for(self._one_at_a_time.acquire(), self._patience)
+        except TimeoutError:
+            what = f"questions asked before it took longer than {self._patience:g} s; ask again later"
+            raise NoEstimate(what) from None
 
     def _look(self) -> SeenQueue:
         newest = JobSearch(states=ENDED, order=JobOrder.ID, descending=True, limit=MOST_ENDED)

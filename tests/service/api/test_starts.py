@@ -217,6 +217,21 @@ def test_simulations_that_take_too_long_are_ended(api: Serving) -> None:
         asyncio.run(ask())
 
 
+def test_a_question_does_not_wait_for_ever_for_its_turn(api: Serving) -> None:
+    queued(api)
+
+    async def ask() -> list[Any]:
+        intervals = StartIntervals(api.store, api.status, patience=0.2)
+        shapes = shapes_of(a_request(), "ann", api.store.now())
+        return await asyncio.gather(
+            *(intervals.of_shapes(shapes, 1000) for _ in range(3)), return_exceptions=True
+        )
+
+    first, *_, last = map(str, asyncio.run(ask()))
+    assert "take longer than 0.2 s" in first
+    assert last == "questions asked before it took longer than 0.2 s; ask again later"
+
+
 def test_only_so_many_wait_for_an_answer(api: Serving) -> None:
     queued(api)
 
