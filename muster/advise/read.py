@@ -10,7 +10,7 @@ from muster.cluster.shipped import parse_cluster
 from muster.cluster.slurm_nodes import SlurmSite, read_slurm_site
 from muster.files import read_text
 from muster.formatting import DAY
-from muster.problems import InputError, Unable
+from muster.problems import InputError, Problem, Unable
 from muster.slurm_config import SlurmConfig, read_slurm_config
 from muster.slurm_queries import SlurmError, SlurmQueries
 from muster.workload.site_log import read_site_log
@@ -36,6 +36,11 @@ def read_site(
 ) -> tuple[Site, list[tuple[str, str]]]:
     """Return the site that files describe, and notes on what was cleaned or is not simulated, each after its file."""
     found = read_site_cluster(cluster)
+    if slurm_config is not None and scheduler != TWIN:
+        what = (
+            f"these are settings of the scheduler {TWIN}, and {scheduler} stands for the site's; leave it out"
+        )
+        raise InputError(Problem("--slurm-config", what, found=str(slurm_config)))
     config = _config_of(slurm_config, cluster) if scheduler == TWIN else _NOTHING
     whole = read_site_log(log)
     known = {**config.settings, **(settings or {})}

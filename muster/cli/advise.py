@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muster.advise import Finding, Site
 
 _SLURM = "slurm"
+_DAYS = 30.0
 _WIDTH = 100
 
 
@@ -36,8 +37,17 @@ class SlurmSource:
         ),
     ] = None
     days: Annotated[
-        float, typer.Option(metavar="N", min=0.1, help="Days of the log to ask for, with --from slurm.")
-    ] = 30.0
+        float | None,
+        typer.Option(
+            metavar="N", min=0.1, help="Days of the log to ask for; needs --from slurm (default: 30)."
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuses days of a log that is a file."""
+        if self.days is not None and self.source is None:
+            what = "a log that is a file is read whole; allowed: --from slurm --days N"
+            raise InputError(Problem("--days", what, found=self.days))
 
 
 @dataclass(frozen=True)
@@ -96,10 +106,12 @@ def advise(
     Example: muster advise sacct.txt --cluster scontrol.txt
     """
     from muster.advise import QUESTIONS, read_site
+    from muster.cli.starts import noted_if_slow
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
 
     errors = ErrorCollector()
+    errors.of(asked.check)
     chosen = errors.of(flags.parse_settings, twin.settings or [])
     errors.settle()
     with write_folder_aside(out, overwrite=overwrite) as folder:
@@ -115,7 +127,12 @@ def advise(
         )
         for source, note in notes:
             print(f"{source}: {note}", file=sys.stderr)
-        findings = [judge(site) for judge in QUESTIONS.values()]
+        findings = []
+        for number, (name, judge) in enumerate(QUESTIONS.items(), 1):
+            with noted_if_slow(
+                f"{name}: question {number} of {len(QUESTIONS)}; simulations of the log take a while"
+            ):
+                findings.append(judge(site))
         for number, finding in enumerate(findings, 1):
             page = folder / f"{number}-{finding.name}.md"
             page.write_text(finding.markdown(), encoding="utf-8")
@@ -145,7 +162,7 @@ def asked_files(
     if log is not None or cluster is not None:
         what = "it asks Slurm itself; allowed: --from slurm without LOG and --cluster"
         raise InputError(Problem("--from", what, found=asked.source))
-    return read_running_slurm(folder, asked.days)
+    return read_running_slurm(folder, _DAYS if asked.days is None else asked.days)
 
 
 def _print(findings: Sequence[Finding], site: Site, out: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,6 +45,7 @@ def calibrate(
 
     Example: muster calibrate sacct.txt --cluster mycluster.toml --set bf_interval=30
     """
+    from muster.cli.progress import progress_bars
     from muster.formatting import as_json_text
     from muster.report.calibration import calibration, first_divergence, most_gpus_held
     from muster.report.recorded import has_starts, recorded
@@ -64,7 +66,12 @@ def calibrate(
         raise InputError(Problem(inputs.trace.source, what, column="start_seconds"))
     print_notes(inputs.trace)
     phased = [replace(inputs, settings=one) for one in clock_phases(scheduler, inputs.settings, phases)]
-    runs = [one.run(one.scheduler(scheduler)).record.jobs for one in phased]
+    names = [f"run {number} of {len(phased)}" for number in range(1, len(phased) + 1)]
+    with progress_bars(names, len(inputs.trace.jobs)) as show:
+        runs = [
+            one.run(one.scheduler(scheduler), partial(show, name)).record.jobs
+            for name, one in zip(names, phased, strict=True)
+        ]
     log = recorded(inputs.trace, inputs.cluster).jobs
     figures = {
         **calibration(log, runs),

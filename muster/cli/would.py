@@ -83,12 +83,15 @@ def would(
     """
     from muster.advise import read_site
     from muster.advise.would import check_shape, queue_at, without_away, would_start
+    from muster.cli.starts import noted_if_slow
+    from muster.formatting import counted
     from muster.units import seconds_of
 
     live = log is None and source.source is None and cluster is None
     if problems := list(_of_the_other_form(asked, at, twin, live=live)):
         raise InputError(*problems)
     errors = ErrorCollector()
+    errors.of(source.check)
     if live:
         request = errors.of(_request, asked)
         errors.settle()
@@ -111,7 +114,10 @@ def would(
         site = without_away(site)
     state = queue_at(site, now)
     shapes = [shape, *shape.smaller()]
-    found = would_start(site, state, shapes, draws)
+    with noted_if_slow(
+        f"The log's queue is simulated {draws:,} times for each of {counted(len(shapes), 'shape')}"
+    ):
+        found = would_start(site, state, shapes, draws)
     answer: dict[str, Any] = {
         "now_seconds": state.now,
         "running": state.running.height,

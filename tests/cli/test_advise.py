@@ -59,6 +59,14 @@ def test_settings_of_slurm_are_read_with_the_nodes(
             ["no-such-log", "--cluster", "1x1gpu", "--set", "depth"],
             "--set: found 'depth'; allowed: KEY=VALUE",
         ),
+        (
+            ["no-such-log", "--cluster", "1x1gpu", "--days", "3"],
+            "--days: found 3.0; a log that is a file is read whole; allowed: --from slurm --days N",
+        ),
+        (
+            ["no-such-log", "--cluster", "1x1gpu", "--scheduler", "fifo", "--slurm-config", "slurm.conf"],
+            "--slurm-config: found 'slurm.conf'; these are settings of the scheduler slurm, and fifo stands",
+        ),
     ],
 )
 def test_advise_refuses_what_it_cannot_read(

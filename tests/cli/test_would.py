@@ -48,6 +48,10 @@ def test_would_answers_in_a_table(muster: Muster, files: tuple[str, ...]) -> Non
     ("arguments", "says"),
     [
         (("--gpus", "9", "--time-limit", "1h"), "--gpus: found 9; allowed: up to the 8 GPUs"),
+        (
+            ("--gpus", "1", "--time-limit", "1h", "--days", "3"),
+            "--days: found 3.0; a log that is a file is read",
+        ),
         (("--gpus", "1", "--time-limit", "0s"), "--time-limit: found '0s'; allowed: a time above 0"),
         (("--gpus", "1", "--time-limit", "1h", "--partition", "b"), "--partition: found 'b'; allowed: a"),
         (("--gpus", "1", "--time-limit", "1h", "--at", "0"), "no job with a time limit had ended by then"),
