@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster, Node
+from muster.cluster.description import ANY_GPU
 from muster.cluster.more_nodes import of_type, with_more
 from muster.cluster.shipped import parse_cluster
-from muster.formatting import UNKNOWN, duration
+from muster.formatting import UNKNOWN, counted, duration
 from muster.inputs import Inputs
 from muster.problems import InputError, Problem
 from muster.report import summarise
@@ -85,7 +86,13 @@ def parse_added(text: str, cluster: Cluster) -> Added:
         raise InputError(Problem("--add", what, found=text))
     kind = match["kind"]
     if re.match(r"\d+x", kind):
-        like = parse_cluster(kind).nodes[0]
+        nodes = parse_cluster(kind).nodes
+        if len(nodes) != 1:
+            what = (
+                f"allowed: one node, as 1{kind[kind.index('x') :]}; nodes FIRST..LAST says how many are added"
+            )
+            raise InputError(Problem("--add", what, found=kind))
+        like = nodes[0]
         like = replace(like, rack=cluster.nodes[-1].rack)
     else:
         like = of_type(cluster, kind, "--add")
@@ -163,8 +170,11 @@ def answer_of(points: Sequence[CapacityPoint], added: Added, target: Target) -> 
         if target.limit - (first.seconds or 0.0) < first.deviation_seconds
         else ""
     )
-    kind = f"{added.like.gpus} {added.like.gpu_type}"
+    like = added.like
+    kind = counted(like.gpus, "GPU") if like.gpu_type == ANY_GPU else f"{like.gpus} {like.gpu_type}"
     more = f"1 more node of {kind} meets" if first.nodes == 1 else f"{first.nodes} more nodes of {kind} meet"
+    if first.nodes == 0:
+        more = "Without more nodes the cluster meets"
     return f"{more} {target}: {duration(first.seconds)}.{but}{close}"
 
 

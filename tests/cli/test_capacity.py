@@ -98,10 +98,32 @@ def test_nodes_of_another_kind_can_be_added(muster: Muster, trace: str, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("max wait < 1d", "Without more nodes the cluster meets max wait < 24.0 h: 1.67 h."),
+        ("max wait < 1h", "1 more node of 2 GPUs meets max wait < 1.00 h: 50.0 min."),
+    ],
+)
+def test_the_least_number_of_nodes_is_said(muster: Muster, tmp_path: Path, target: str, says: str) -> None:
+    """Three jobs of 50 minutes, one after the other on one node; two nodes do them in two turns."""
+    trace = tmp_path / "three.csv"
+    trace.write_text("job_id,submit_seconds,gpus,duration_seconds\n1,0,2,3000\n2,0,2,3000\n3,0,2,3000\n")
+    command = ("capacity", str(trace), "--cluster", "1x2gpu", "--scheduler", "fifo", "--restart-cost", "0")
+    add = ("--add", "1x2gpu nodes 0..1", "--target", target)
+    found = muster(*command, *add, "--out", str(tmp_path / "out"))
+    assert says in found.out, found.out
+
+
+@pytest.mark.parametrize(
     ("add", "target", "says"),
     [
         ("h100 0..4", "p90 wait < 1h", "--add: found 'h100 0..4'; allowed: KIND nodes FIRST..LAST"),
         ("v100 nodes 0..4", "p90 wait < 1h", "--add: found 'v100'; allowed: a type of GPU"),
+        (
+            "3x8h100 nodes 0..4",
+            "p90 wait < 1h",
+            "--add: found '3x8h100'; allowed: one node, as 1x8h100; nodes",
+        ),
         ("h100 nodes 4..0", "p90 wait < 1h", "allowed: FIRST up to LAST"),
         ("h100 nodes 0..4", "p42 wait < 1h", "--target: found 'p42 wait < 1h'"),
         ("h100 nodes 0..4", "p90 wait < soon", "--target: found 'soon'"),
