@@ -10,7 +10,7 @@ import polars as pl
 
 from muster.advise.site import Site
 from muster.cluster.slurm_nodes import expand_hosts
-from muster.formatting import counted
+from muster.formatting import counted, duration
 from muster.problems import InputError, Problem
 from muster.schedulers.queue_order.multifactor import Multifactor
 from muster.schedulers.registry import build, clock_phases
@@ -94,7 +94,11 @@ def queue_at(site: Site, now: float | None) -> QueueState:
         raise InputError(Problem(site.trace.source, what))
     index = site.cluster.node_index
     moments = site.jobs.select(pl.max_horizontal("submit_seconds", "start_seconds", "end_seconds").max())
-    at = float(moments.item()) if now is None else now
+    end = float(moments.item())
+    at = end if now is None else now
+    if at > end:
+        what = f"the log ends {duration(end)} after its first submission; allowed: up to then"
+        raise InputError(Problem("--at", what, found=duration(at)))
     jobs = site.jobs.with_columns(pl.lit("").alias("qos"), pl.lit(0.0).alias("priority"))
     return state_at(jobs, at, lambda text: [index[name] for name in expand_hosts(text) if name in index])
 
@@ -128,15 +132,17 @@ def would_start(
 
 def check_shape(site: Site, shape: Shape) -> None:
     """Refuse a shape that the cluster could never hold."""
-    total = sum(
-        node.gpus
-        for node, allowed in zip(site.cluster.nodes, site.allowed(shape.partition), strict=True)
-        if allowed
-    )
+    may = site.allowed(shape.partition)
+    with_gpus = [node for node, allowed in zip(site.cluster.nodes, may, strict=True) if allowed and node.gpus]
+    total = sum(node.gpus for node in with_gpus)
     if shape.gpus > total:
         raise InputError(
             Problem("--gpus", f"allowed: up to the {counted(total, 'GPU')} of the cluster", found=shape.gpus)
         )
+    most = min(shape.gpus, len(with_gpus))
+    if shape.nodes is not None and shape.nodes > most:
+        what = f"allowed: up to {most}, as a node of the job has a GPU at least"
+        raise InputError(Problem("--nodes", what, found=shape.nodes))
     if shape.partition and site.partitions and shape.partition not in site.partitions:
         what = f"allowed: {', '.join(site.partitions)}"
         raise InputError(Problem("--partition", what, found=shape.partition))

@@ -20,6 +20,7 @@ from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
     from muster.profiling import JobToProfile
+    from muster.training.unchanged import UnchangedJob
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,12 @@ class MeasuringFlags:
     def job(self, command: Sequence[str], errors: ErrorCollector) -> JobToProfile:
         """The job as it is run for measuring; `errors` collects the errors."""
         from muster.profiling import JobToProfile
-        from muster.training.unchanged import UnchangedJob
         from muster.units import seconds_of
 
         seconds = errors.of(seconds_of, "--patience", self.patience)
         unchanged = None
         if self.progress is not None:
-            unchanged = errors.of(UnchangedJob, progress=self.progress)
+            unchanged = errors.of(self._unchanged, self.progress)
         gpu = self.gpu
         if gpu is None:
             from muster.gpus import free_gpu
@@ -95,6 +95,15 @@ class MeasuringFlags:
         job = JobToProfile(command, unchanged, seconds, gpu)
         errors.of(job.check)
         return job
+
+    def _unchanged(self, progress: str) -> UnchangedJob:
+        from muster.training.unchanged import UnchangedJob
+
+        try:
+            return UnchangedJob(progress=progress)
+        except InputError as bad:
+            named = (Problem("--progress", problem.what, found=problem.found) for problem in bad.problems)
+            raise InputError(*named) from None
 
 
 @takes_flag_groups()

@@ -52,6 +52,14 @@ def test_would_answers_in_a_table(muster: Muster, files: tuple[str, ...]) -> Non
             ("--gpus", "1", "--time-limit", "1h", "--days", "3"),
             "--days: found 3.0; a log that is a file is read",
         ),
+        (
+            ("--gpus", "2", "--time-limit", "1h", "--nodes", "3"),
+            "--nodes: found 3; allowed: up to 2, as a node",
+        ),
+        (
+            ("--gpus", "1", "--time-limit", "1h", "--at", "9d"),
+            "--at: found '9.00 d'; the log ends 5.33 h after",
+        ),
         (("--gpus", "1", "--time-limit", "0s"), "--time-limit: found '0s'; allowed: a time above 0"),
         (("--gpus", "1", "--time-limit", "1h", "--partition", "b"), "--partition: found 'b'; allowed: a"),
         (("--gpus", "1", "--time-limit", "1h", "--at", "0"), "no job with a time limit had ended by then"),

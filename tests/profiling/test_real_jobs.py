@@ -232,6 +232,13 @@ def test_a_job_that_cannot_be_measured_is_refused_with_a_reason(job: JobToProfil
     assert said.replace(r"\n", "\n") in refusal(job)
 
 
+def test_a_wrong_expression_is_named_by_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["profile", "--progress", "(", "--", "true"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "--progress: found '('; allowed: a regular expression with a group"
+    )
+
+
 @contextmanager
 def _profiled(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A profiler at work, and its job's process id."""
