@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from muster.cli import flags
+from muster.problems import InputError, Problem
 
 
 def convert(
@@ -44,6 +45,9 @@ def convert(
     from muster.workload.trace import read_trace, write_trace
     from muster.workload.traces.mapped import parse_mapping
 
+    if output.exists() and output.samefile(source):
+        what = "this is the file that is converted, of which only a part is kept; allowed: another file"
+        raise InputError(Problem("--output", what, found=str(output)))
     if output.suffix == ".toml":
         _convert_nodes(source, output, as_json=as_json)
         return

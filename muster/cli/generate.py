@@ -141,6 +141,7 @@ def slurm_month(
         float, typer.Option(metavar="SHARE", help="Share of the GPU time of the site that the jobs ask for.")
     ] = 0.85,
     seed: flags.Seed = 0,
+    overwrite: flags.Overwrite = False,
     as_json: flags.Json = False,
 ) -> None:
     """Make a month of a Slurm site: what sacct and scontrol would print.
@@ -161,7 +162,7 @@ def slurm_month(
     places = record.allocations.group_by("job_id", maintain_order=True).agg("node")
     starts = dict(record.jobs.select("job_id", "start_seconds").iter_rows())
     lines = sacct_lines(month, starts, dict(places.iter_rows()))
-    with write_folder_aside(output) as folder:
+    with write_folder_aside(output, overwrite=overwrite) as folder:
         (folder / "sacct.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
         (folder / "scontrol.txt").write_text(month.scontrol, encoding="utf-8")
     content = {"output": str(output), "jobs": jobs, "gpus": cluster.total_gpus, "source": month.trace.source}

@@ -85,8 +85,17 @@ def test_the_seed_decides_a_month(site: Path, muster: Muster, tmp_path: Path) ->
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_a_site_too_small_for_two_partitions_is_refused(muster: Muster, tmp_path: Path) -> None:
-    refused = muster("generate", "slurm-month", "--jobs", "5", "--gpus", "24", "-o", tmp_path / "site")
+def test_a_month_is_replaced_only_on_demand(muster: Muster, tmp_path: Path) -> None:
+    words = ("generate", "slurm-month", "--jobs", "5", "-o", tmp_path / "site")
+    assert muster(*words).status == 0
+    found = muster(*words, "--seed", "1")
+    assert (found.status, "say --overwrite" in found.err) == (2, True)
+    assert muster(*words, "--seed", "1", "--overwrite").status == 0
+
+
+@pytest.mark.parametrize("gpus", ["24", "33"])
+def test_a_site_too_small_or_with_half_a_node_is_refused(muster: Muster, tmp_path: Path, gpus: str) -> None:
+    refused = muster("generate", "slurm-month", "--jobs", "5", "--gpus", gpus, "-o", tmp_path / "site")
     assert refused.status == 2
-    assert "--gpus: found 24; allowed: 32 or more" in refused.err
+    assert f"--gpus: found {gpus}; allowed: 32 or more, nodes of 8" in refused.err
     assert not list(tmp_path.iterdir())

@@ -67,6 +67,17 @@ def test_any_table_is_converted_by_naming_its_columns(muster: Muster, tmp_path: 
     assert jobs["duration_seconds"].to_list() == [100.0, 50.0]
 
 
+def test_a_log_is_not_converted_onto_itself(muster: Muster, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("at,gpus,run,note\n5,1,100,mine\n")
+    (tmp_path / "link.csv").symlink_to(log)
+    named = ("--map", "submit=at,duration=run")
+    for output in (log, tmp_path / "link.csv"):
+        found = muster("convert", log, "-o", output, *named)
+        assert (found.status, "the file that is converted" in found.err) == (2, True), found.err
+    assert "mine" in log.read_text()
+
+
 def test_what_is_no_trace_is_not_converted(muster: Muster, tmp_path: Path) -> None:
     (tmp_path / "theirs.csv").write_text("a,b\n1,2\n")
     refused = muster("convert", tmp_path / "theirs.csv", "-o", tmp_path / "ours.csv")

@@ -56,14 +56,13 @@ class SlurmMonth:
 
 
 def generate(jobs: int, gpus: int, load: float = 0.85, seed: int = 0) -> SlurmMonth:
-    """So many jobs within 30 days that ask for `load` of the time of about `gpus` GPUs."""
+    """So many jobs within 30 days that ask for `load` of the time of `gpus` GPUs."""
     check_settings(seed, {"jobs": jobs, "gpus": gpus}, {"load": load})
     nodes = gpus // GPUS_PER_NODE
-    if nodes < 2 * len(_KINDS):
+    if nodes < 2 * len(_KINDS) or gpus % GPUS_PER_NODE:
         least = 2 * len(_KINDS) * GPUS_PER_NODE
-        raise InputError(
-            Problem("--gpus", f"allowed: {least} or more, nodes of 8 in two partitions", found=gpus)
-        )
+        what = f"allowed: {least} or more, nodes of {GPUS_PER_NODE} in two partitions"
+        raise InputError(Problem("--gpus", what, found=gpus))
     arrivals, durations, sizes, kinds, ends, limits, names = streams(seed, 7)
     submit = rhythmic_arrivals(arrivals, jobs, jobs / (_DAYS * 24))
     ids, task_of = _arrays(names, jobs)
