@@ -78,6 +78,7 @@ def test_no_decision_after_the_time_writes_nothing(muster: Muster, snapshot: Pat
 
 
 NO_AMOUNTS = [0] * RESOURCE_COUNT
+ACTION = {"job": "0", "action": "preempt", "allocations": [], "others": []}
 BROKEN: list[tuple[str, Callable[[Any], object]]] = [
     ("version: found 2", lambda file: file.update(version=2)),
     ("jobs.number", lambda file: file["jobs"]["number"].__setitem__(0, 10**6)),
@@ -94,6 +95,15 @@ BROKEN: list[tuple[str, Callable[[Any], object]]] = [
     ("GPUs up to 9", lambda file: file["classes"]["classes"].append([0, 10, *NO_AMOUNTS])),
     ("classes.below_share", lambda file: file["classes"]["below_share"].append([99, 1, *NO_AMOUNTS])),
     ("time", lambda file: file.pop("time")),
+    ("0.memory_gb", lambda file: next(iter(file["holds"].values()))[0].update(memory_gb=2**63)),
+    ("cluster.nodes", lambda file: file["cluster"]["nodes"][0].update(memory_gb=-1)),
+    ("decision.pending.0.job", lambda file: file["decision"]["pending"][0].pop("job")),
+    ("decision.pending.1.reason", lambda file: file["decision"]["pending"][1].update(reason=[])),
+    (
+        "allocations.0.gpu_ids",
+        lambda file: file["decision"]["actions"].append({**ACTION, "allocations": [{}]}),
+    ),
+    ("decision.actions.1.action", lambda file: file["decision"]["actions"].append({**ACTION, "action": 1})),
     ("jobs.others", lambda file: file["jobs"]["others"].pop("user")),
 ]
 

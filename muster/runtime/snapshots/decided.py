@@ -26,7 +26,7 @@ def saved_decision(
 ) -> SavedDecision:
     """A decision with the names of jobs and nodes; `ledger` is as it was before it."""
     ids = dict(zip(index.tolist(), table.ids.gather(index).to_list(), strict=True))
-    actions = []
+    actions: list[Any] = []
     for action in actions_of(decision, ledger):
         others = action.takes_from if isinstance(action, Start) else action.makes_room_for
         kind = type(action).__name__.lower()
@@ -39,7 +39,7 @@ def saved_decision(
                 "others": [ids[one] for one in others],
             }
         )
-    pending = []
+    pending: list[Any] = []
     columns = (
         index.tolist(),
         decision.reasons.tolist(),
@@ -102,11 +102,11 @@ def _jobs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _by_job(decision: SavedDecision) -> dict[str, dict[str, Any]]:
     """What a decision says of each job that it changes or lets wait; the numbers of reasons are left out."""
     jobs: dict[str, dict[str, Any]] = {}
-    for row in decision.pending:
-        jobs[row["job"]] = {"action": None, "allocations": [], "reason": row["reason"]}
-    for row in decision.actions:
-        why = jobs.get(row["job"], {}).get("reason")
-        jobs[row["job"]] = {"action": row["action"], "allocations": row["allocations"], "reason": why}
+    for waits in decision.pending:
+        jobs[waits["job"]] = {"action": None, "allocations": [], "reason": waits["reason"]}
+    for acts in decision.actions:
+        why = jobs.get(acts["job"], {}).get("reason")
+        jobs[acts["job"]] = {"action": acts["action"], "allocations": acts["allocations"], "reason": why}
     return jobs
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import TypedDict
 
 from muster.files import read_text, write_aside
 from muster.problems import InputError, Problem
@@ -19,8 +20,11 @@ FORMAT: Literal["muster snapshot"] = "muster snapshot"
 VERSION: Literal[1] = 1
 _SHOWN = 20
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=10**18)]
 Whole = Annotated[int, Field(ge=0, le=10_000_000)]
+MOST_OF_A_NODE = 1e12
+"""Of any resource: in millionths it is a whole number of 64 bits."""
+Amount = Annotated[float, Field(ge=0, le=MOST_OF_A_NODE)]
 Columns = dict[str, list[Any]]
 
 
@@ -33,10 +37,10 @@ class SavedAllocation(_Table):
 
     node: str
     gpu_ids: list[Count]
-    cpus: float
-    memory_gb: float
-    storage_gb_per_s: float
-    further: list[float]
+    cpus: Amount
+    memory_gb: Amount
+    storage_gb_per_s: Amount
+    further: list[Amount]
     milli: Annotated[int, Field(ge=1, le=1000)]
     role: Annotated[int, Field(ge=0, le=1)]
     group: Annotated[int, Field(ge=-1)]
@@ -119,11 +123,38 @@ class SavedNetwork(_Table):
     congestion: float
 
 
+class SavedPlace(TypedDict):
+    """Where a job is placed by an action, with all that it gets there."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    node: str
+    gpu_ids: list[int]
+    cpus: float
+
+
+class SavedAction(TypedDict):
+    """What is done with a job."""
+
+    job: str
+    action: str
+    allocations: list[SavedPlace]
+    others: list[str]
+
+
+class SavedPending(TypedDict):
+    """Why a job waits."""
+
+    job: str
+    reason: str
+    parameters: dict[str, Any]
+
+
 class SavedDecision(_Table):
     """What was decided."""
 
-    actions: list[dict[str, Any]]
-    pending: list[dict[str, Any]]
+    actions: list[SavedAction]
+    pending: list[SavedPending]
     lease_ends: dict[str, float | str]
     next_wake: float | str
     stable_until: float | str

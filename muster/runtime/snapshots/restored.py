@@ -22,7 +22,7 @@ from muster.cluster.structured import zero_records
 from muster.problems import InputError, Problem
 from muster.runtime.scheduler_memory import from_bytes
 from muster.runtime.snapshots.columns import array_of, records_of
-from muster.runtime.snapshots.file import SavedAllocation, SnapshotFile
+from muster.runtime.snapshots.file import MOST_OF_A_NODE, SavedAllocation, SnapshotFile
 from muster.runtime.snapshots.taken import CLUSTER, MODEL, OF_ENDED, OF_OWNERS
 from muster.schedulers.contract import Jobs, Scheduler, Snapshot, State
 from muster.speed.demands import KnownClasses, ResourceProfiles
@@ -126,10 +126,14 @@ class RestoredSnapshot:
 
     def _cluster(self) -> Cluster:
         try:
-            return CLUSTER.validate_python(self._file.cluster)
+            cluster: Cluster = CLUSTER.validate_python(self._file.cluster)
         except ValidationError as error:
             one = error.errors(include_url=False)[0]
             raise self._wrong("cluster." + ".".join(map(str, one["loc"])), one["msg"]) from None
+        for node in cluster.nodes:
+            if not all(0 <= amount <= MOST_OF_A_NODE for amount in node.amounts):
+                raise self._wrong("cluster.nodes", "allowed: amounts from 0 to 1e12", node.name)
+        return cluster
 
     def _table(self) -> JobTable:
         jobs, names = self._file.jobs, self._file.names
