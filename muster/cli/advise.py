@@ -106,7 +106,7 @@ def advise(
     Example: muster advise sacct.txt --cluster scontrol.txt
     """
     from muster.advise import QUESTIONS, read_site
-    from muster.cli.starts import noted_if_slow
+    from muster.cli.progress import noted_if_slow
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
 

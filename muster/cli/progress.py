@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ Show = Callable[[str, "Progress"], None]
 
 
 _SECONDS_BETWEEN_LINES = 30.0
+_SILENT_SECONDS = 1.5
 
 
 class LinesNowAndThen:
@@ -73,3 +75,14 @@ def _how_far(progress: Progress, jobs: int) -> str:
 
     done = f"{progress.jobs_done:,} of {counted(jobs, 'job')} done"
     return f"{done}, {duration(progress.simulated_seconds)} simulated"
+
+
+@contextmanager
+def noted_if_slow(what: str) -> Iterator[None]:
+    """Say on stderr what is being waited for, where it takes a while."""
+    timer = threading.Timer(_SILENT_SECONDS, lambda: print(what, file=sys.stderr, flush=True))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

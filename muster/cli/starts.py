@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from muster.cli.progress import noted_if_slow
 from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 
 Start = Mapping[str, Any]
 """Seconds from now: low, median and high, and the simulations that say so."""
-_SILENT_SECONDS = 1.5
 
 
 def starts_of_queue(client: Client, draws: int) -> dict[str, Any]:
@@ -90,14 +87,3 @@ def _at_its_flag(problem: Problem) -> Problem:
 def _simulates(draws: int) -> str:
     turn = "at most 2 minutes, after at most 2 minutes for questions asked before"
     return f"The daemon simulates the queue {draws:,} times for each answer: {turn}."
-
-
-@contextmanager
-def noted_if_slow(what: str) -> Iterator[None]:
-    """Say on stderr what is being waited for, where it takes a while."""
-    timer = threading.Timer(_SILENT_SECONDS, lambda: print(what, file=sys.stderr, flush=True))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -52,7 +52,7 @@ def why(
 
 
 def _live(job: str) -> tuple[dict[str, object], list[str]]:
-    from muster.cli.starts import noted_if_slow
+    from muster.cli.progress import noted_if_slow
     from muster.problems import InputError, Problem
     from muster.service.client import Client
 

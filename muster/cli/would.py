@@ -83,7 +83,7 @@ def would(
     """
     from muster.advise import read_site
     from muster.advise.would import check_shape, queue_at, without_away, would_start
-    from muster.cli.starts import noted_if_slow
+    from muster.cli.progress import noted_if_slow
     from muster.formatting import counted
     from muster.units import seconds_of
 
