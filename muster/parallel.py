@@ -10,6 +10,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -116,6 +117,10 @@ def _run(work: Work, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
     try:
-        connection.send(("done", work(lambda value: connection.send(("report", value)))))
+        message = ("done", work(lambda value: connection.send(("report", value))))
     except Exception as error:
-        connection.send(failure_of(error))
+        message = failure_of(error)
+    with suppress(
+        BrokenPipeError
+    ):  # A second interrupt has ended the parent before it could end this process.
+        connection.send(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from muster.parallel import RunFailedError, run_all
+from muster.parallel import RunFailedError, _run, run_all
 from muster.problems import InputError, Problem
 
 
@@ -67,6 +68,17 @@ def test_a_process_that_dies_is_reported() -> None:
 
 def test_an_interrupt_is_left_to_the_parent() -> None:
     assert run_all({"only": Interrupted()}, 1, lambda name, value: None) == {"only": 7}
+
+
+@pytest.mark.parametrize("reports", [0, 2])
+def test_a_run_whose_parent_is_gone_ends_quietly(reports: int, capfd: pytest.CaptureFixture[str]) -> None:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    ours.close()
+    process = context.Process(target=_run, args=(Counting(reports), theirs))
+    process.start()
+    process.join()
+    assert (process.exitcode, capfd.readouterr().err) == (0, "")
 
 
 def test_a_refusal_keeps_its_problems() -> None:
