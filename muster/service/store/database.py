@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from sqlalchemy import (
     URL,
@@ -16,13 +18,21 @@ from sqlalchemy import (
     Engine,
     create_engine,
     event,
+    func,
     insert,
     inspect,
     make_url,
     select,
     update,
 )
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+)
 
 from muster.extras import POSTGRES, install_command
 from muster.problems import InputError, Problem, Unable
@@ -31,9 +41,25 @@ from muster.service.store.tables import METADATA, STORE
 
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql"
 _ALLOWED = "allowed: sqlite:///PATH or postgresql://USER@HOST/DATABASE"
+_HINT = "Hint: createdb makes a database; its user may write into it, and the password is in PGPASSWORD or ~/.pgpass"
 _WAITS_SECONDS = 30.0
 """For another process that is writing, for instance `muster token --store`."""
 _CONNECTIONS, _MORE_CONNECTIONS = 10, 90
+_WAITS_FOR_THE_SERVER: dict[str, int] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Parameters of libpq, in seconds and the last one in milliseconds: a machine that is gone is noticed within half a
+minute, not after the two hours of the kernel."""
+_MAY_PASS = (OperationalError, InterfaceError, InternalError)
+"""An InternalError is, among others, that the server only reads since it has become a standby."""
+_NO_PERMISSION = "42501"
+_ENCODING = "UTF8"
+_OPENING = 0x4D757375
+"""Of the advisory lock in PostgreSQL that a process holds while it brings the tables up to date."""
 _TAKEN = "another daemon has taken this store; what this one was about to write is left out"
 
 
@@ -49,6 +75,7 @@ class Database:
     """Connections for reading, and one at a time for writing."""
 
     def __init__(self, url: str, *, make: bool = True) -> None:
+        self._shown = _shown(url)
         self._engine = _engine(url, make)
         self._claim = claim_on(self._engine)
         self._is_claimed = False
@@ -101,8 +128,7 @@ class Database:
         with _failures_as_unavailable():
             if not self._claim.take():
                 what = "another daemon works on this store; each needs one of its own"
-                shown = self._engine.url.render_as_string(hide_password=True)
-                raise InputError(Problem("--store", what, found=shown))
+                raise InputError(Problem("--store", what, found=self._shown))
         self._is_claimed = True
         try:
             with self.writing() as connection:
@@ -140,14 +166,26 @@ class Database:
         """Brings the tables up to date; unix seconds of the store's beginning, and how often it was claimed."""
         try:
             with self.writing() as connection:
+                if connection.dialect.name == POSTGRESQL:
+                    _check_encoding(connection, self._shown)
+                    connection.execute(select(func.pg_advisory_xact_lock(_OPENING)))
                 _migrate(connection, url, make)
                 if connection.scalar(select(STORE.c.origin)) is None:
                     connection.execute(insert(STORE).values(id=1, origin=time.time(), next_job=1))
                 origin, claim = connection.execute(select(STORE.c.origin, STORE.c.claim)).one()
                 return origin, claim
+        except StoreUnavailable as error:
+            if self._engine.dialect.name != POSTGRESQL:
+                raise
+            said = str(error) if str(error).endswith("?") else f"{error}."
+            raise StoreUnavailable(f"--store: found {self._shown!r}; {said} {_HINT}") from error
         except DatabaseError as error:
+            if getattr(error.orig, "sqlstate", "") is None:  # The address, which no server has seen.
+                raise InputError(
+                    Problem("--store", f"{_said(error)}; {_ALLOWED}", found=self._shown)
+                ) from None
             what = f"this is not a store of Muster: {_said(error)}"
-            raise InputError(Problem(_shown(url), what)) from None
+            raise InputError(Problem(self._shown, what)) from None
 
 
 def _engine(url: str, make: bool) -> Engine:
@@ -155,22 +193,30 @@ def _engine(url: str, make: bool) -> Engine:
         return _sqlite_engine(Path(url.removeprefix(SQLITE)), make)
     try:
         parsed = make_url(url)
-        if parsed.drivername != POSTGRESQL or not parsed.database:
+        if parsed.drivername != POSTGRESQL or not parsed.database or "\0" in unquote(url):
             raise ArgumentError
-    except (ArgumentError, ValueError):
-        raise InputError(Problem("--store", _ALLOWED, found=_shown(url))) from None
-    try:
         engine = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
+            connect_args=_connection_options(parsed),
             pool_pre_ping=True,
             pool_size=_CONNECTIONS,
             max_overflow=_MORE_CONNECTIONS,
         )
+        engine.dialect.create_connect_args(engine.url)  # Looks at the ports, which make_url did not.
+    except (ArgumentError, ValueError):
+        raise InputError(Problem("--store", _ALLOWED, found=_shown(url))) from None
     except ModuleNotFoundError:
         what = f"PostgreSQL needs its driver, which is not installed. Hint: {install_command(POSTGRES)}"
         raise InputError(Problem("--store", what)) from None
     event.listen(engine, "connect", _set_up_postgresql)
     return engine
+
+
+def _connection_options(address: URL) -> dict[str, Any]:
+    """What libpq gets beside the address: what that says itself, or PGCONNECT_TIMEOUT, counts instead."""
+    stated = {*address.query, *(["connect_timeout"] if "PGCONNECT_TIMEOUT" in os.environ else [])}
+    waits = {name: value for name, value in _WAITS_FOR_THE_SERVER.items() if name not in stated}
+    return waits | {"client_encoding": _ENCODING}
 
 
 def _sqlite_engine(path: Path, make: bool) -> Engine:
@@ -215,6 +261,17 @@ def _set_up_postgresql(connection: Any, _record: object) -> None:
         " WHERE current_setting('synchronous_commit') = 'off'"
     )
     connection.commit()
+
+
+def _check_encoding(connection: Connection, shown: str) -> None:
+    """InputError unless the database can keep the name of every job."""
+    found = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if found != _ENCODING:
+        what = (
+            f"the encoding of this database is {found}; allowed: {_ENCODING}. "
+            f"Hint: createdb -E {_ENCODING} -T template0 NAME"
+        )
+        raise InputError(Problem("--store", what, found=shown))
 
 
 def _migrate(connection: Connection, url: str, make: bool) -> None:
@@ -262,7 +319,9 @@ def _check_tables(connection: Connection, url: str) -> None:
 def _failures_as_unavailable() -> Iterator[None]:
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
+    except DBAPIError as error:
+        if not isinstance(error, _MAY_PASS) and getattr(error.orig, "sqlstate", None) != _NO_PERMISSION:
+            raise
         raise StoreUnavailable(f"the store cannot be used: {_said(error)}") from error
 
 
@@ -272,8 +331,6 @@ def _said(error: DBAPIError) -> str:
 
 
 def _shown(url: str) -> str:
-    """The address without its password."""
-    try:
-        return make_url(url).render_as_string(hide_password=True)
-    except (ArgumentError, ValueError):
-        return url
+    """The address without its password, also where it cannot be read as one."""
+    without = re.sub(r"^([^/]*//[^:/@]*):.*@", r"\1:***@", url, flags=re.DOTALL)
+    return re.sub(r"(?<=[?&]password=)[^&]*", "***", without)

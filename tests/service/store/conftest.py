@@ -97,14 +97,14 @@ def postgres() -> Iterator[Server]:
 _databases = itertools.count(1)
 
 
-def new_database(server: Server) -> str:
-    """The URL of an empty one."""
+def new_database(server: Server, options: str = "") -> str:
+    """The URL of an empty one, made with options of CREATE DATABASE."""
     name = f"muster_{next(_databases)}"
     engine = create_engine(
         server.url("postgres").replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
     )
     with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        connection.exec_driver_sql(f"CREATE DATABASE {name} {options}")
     engine.dispose()
     return server.url(name)
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, make_url
 
 from muster.problems import InputError
 from muster.service.store import Store, StoreUnavailable
-from muster.service.store.database import Database
+from muster.service.store.database import _OPENING, Database
 from muster.service.store.rows import State, StoreChanges, Submission
 from muster.service.store.tables import METADATA
 
@@ -65,6 +66,13 @@ def test_a_store_of_a_development_version_is_refused(url: str) -> None:
         ("postgresql://user:secret@host", r"found 'postgresql://user:\*\*\*@host'"),
         ("nonsense", "sqlite:///PATH or postgresql://"),
         ("", "sqlite:///PATH or postgresql://"),
+        (
+            "postgresql://user:secret@host:port/x",
+            r"found 'postgresql://user:\*\*\*@host:port/x'; allowed: sqlite",
+        ),
+        ("postgresql://user@/x?port=many&password=secret", r"port=many&password=\*\*\*'; allowed: sqlite"),
+        ("postgresql://user:%00secret@host/x", "sqlite:///PATH or postgresql://"),
+        ("postgresql://user:secret@/x?colour=red", 'invalid connection option "colour"; allowed: sqlite'),
     ],
 )
 def test_an_address_of_no_store_is_refused(url: str, said: str) -> None:
@@ -140,8 +148,86 @@ def test_a_lost_server_is_an_error_that_loses_nothing_saved(postgres: Server) ->
 
 @pytest.mark.needs_postgres
 def test_a_missing_server_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="the store cannot be used: "):
-        Store.open(f"postgresql://muster@/x?host={tmp_path}")
+    url = f"postgresql://muster:secret@/x?host={tmp_path}"
+    with pytest.raises(StoreUnavailable, match=r"the store cannot be used: .* Hint: createdb ") as refused:
+        Store.open(url)
+    assert str(refused.value).startswith(f"--store: found {url.replace('secret', '***')!r}; ")
+
+
+@pytest.mark.needs_postgres
+def test_a_lost_machine_is_noticed_within_half_a_minute(postgres: Server) -> None:
+    database = Database(f"{new_database(postgres)}&keepalives_idle=7")
+    with database.reading() as connection:
+        driver = connection.connection.dbapi_connection
+        assert driver is not None
+        stated = driver.info.get_parameters()
+    database.close()
+    assert {name: stated[name] for name in ("connect_timeout", "tcp_user_timeout", "keepalives_idle")} == {
+        "connect_timeout": "10",
+        "tcp_user_timeout": "30000",
+        "keepalives_idle": "7",
+    }
+
+
+@pytest.mark.needs_postgres
+def test_a_database_that_cannot_keep_each_name_is_refused(postgres: Server) -> None:
+    url = new_database(postgres, "ENCODING latin1 TEMPLATE template0")
+    with pytest.raises(InputError, match=r"of this database is LATIN1; allowed: UTF8\. Hint: createdb"):
+        Store.open(url)
+
+
+def execute(url: str, *statements: str) -> None:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.mark.needs_postgres
+@pytest.mark.parametrize(
+    ("prevent", "allow", "said"),
+    [
+        (
+            "ALTER ROLE {} SET default_transaction_read_only = on",
+            "ALTER ROLE {} RESET default_transaction_read_only",
+            "in a read-only transaction",
+        ),
+        ("REVOKE ALL ON store FROM {}", "GRANT ALL ON store TO {}", "permission denied for table store"),
+    ],
+)
+def test_a_store_that_cannot_be_written_loses_nothing(
+    postgres: Server, prevent: str, allow: str, said: str
+) -> None:
+    """As after a failover to a standby, or a mistake with permissions: tried again, not the end of the daemon."""
+    url = new_database(postgres)
+    account = make_url(url).database
+    execute(url, f"CREATE ROLE {account} LOGIN", f"GRANT ALL ON SCHEMA public TO {account}")
+    as_account = url.replace("//muster@", f"//{account}@")
+    connections_end = (
+        f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = '{account}'"
+    )
+    store = Store.open(as_account)
+    acknowledged = store.submit([Submission("ann", a_request())])
+    execute(url, prevent.format(account), connections_end)
+    with pytest.raises(StoreUnavailable, match=f"the store cannot be used: .*{said}"):
+        store.submit([Submission("ann", a_request())])
+    execute(url, allow.format(account), connections_end)
+    assert [row.id for row in store.living()] == acknowledged
+    assert store.submit([Submission("ann", a_request())]) == [2]
+    store.close()
+
+
+@pytest.mark.needs_postgres
+def test_of_two_daemons_one_makes_the_tables(postgres: Server) -> None:
+    url = new_database(postgres)
+    first = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with first.connect() as connection:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_OPENING})")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            Store.open(f"{url}&options=-clock_timeout=50")
+    first.dispose()
+    Store.open(f"{url}&options=-clock_timeout=50").close()
 
 
 def test_a_store_is_one_daemons_alone(store: Store, url: str) -> None:
