@@ -19,4 +19,6 @@ class SlurmCommands(SlurmQueries):
         self, command: Sequence[str], text: str = "", errors: int = subprocess.PIPE
     ) -> subprocess.CompletedProcess[str]:
         """Return a command that has ended, whatever its status. SlurmError if it is not installed or takes too long."""
-        return self._done(command, text, errors)
+        done = self._done(command, text, errors)
+        printed, said = ((part or b"").decode("utf-8", "replace") for part in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(done.args, done.returncode, printed, said)

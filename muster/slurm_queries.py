@@ -38,27 +38,29 @@ class SlurmQueries:
 
     def ask(self, command: Sequence[str]) -> str:
         """Return what a command prints that changes nothing. SlurmError if it fails or cannot be run."""
+        return _text(self.ask_bytes(command))
+
+    def ask_bytes(self, command: Sequence[str]) -> bytes:
+        """Return the same as bytes, in which columns have the widths that were asked for."""
         known = command[0] in _ASKING or tuple(command[:2]) in _ASKING_SCONTROL
         if not known and tuple(command[:3]) != _ASKING_SACCTMGR:
             raise ValueError(f"{' '.join(command)} may change something")
         done = self._done(command)
         if done.returncode != 0:
-            raise SlurmError(f"{command[0]}: {explained(done.stderr)}")
+            raise SlurmError(f"{command[0]}: {explained(_text(done.stderr))}")
         return done.stdout
 
     def _done(
         self, command: Sequence[str], text: str = "", errors: int = subprocess.PIPE
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> subprocess.CompletedProcess[bytes]:
         """Return a command that has ended, whatever its status. SlurmError if it is not installed or takes too long."""
         try:
             return subprocess.run(
                 command,
                 env=self._environment(),
-                input=text,
+                input=text.encode(),
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                text=True,
-                errors="replace",
                 timeout=self.patience_seconds,
                 check=False,
             )
@@ -80,6 +82,10 @@ class SlurmQueries:
             "SLURM_TIME_FORMAT": "%s",
             "LC_ALL": "C.UTF-8",
         }
+
+
+def _text(printed: bytes) -> str:
+    return printed.decode("utf-8", "replace")
 
 
 def explained(message: str) -> str:

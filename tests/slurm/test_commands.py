@@ -10,9 +10,9 @@ import pytest
 
 from muster.cluster.slurm_nodes import read_slurm_site
 from muster.service.engines.slurm.requests import change
-from muster.service.engines.slurm.status import SlurmJob, read_jobs
+from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
 from muster.slurm_commands import SlurmCommands, SlurmError
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import SlurmCluster, wait_for
 
 pytestmark = pytest.mark.needs_slurm
 
@@ -38,6 +38,25 @@ def test_a_held_job_is_read_with_its_comment_and_request(
     assert found.comment == "muster: a b|c, d=e"
     assert found.values["tres-per-job"] in ("gres:gpu:2", "gres/gpu:2")
     assert found.submitted > 1.7e9
+
+
+def test_any_name_and_comment_is_read_and_disturbs_no_job(
+    slurm: SlurmCluster, commands: SlurmCommands
+) -> None:
+    hostile = "a\x1fb\r\n7\x1f" + 300 * "\u65e5" + "\nJobId=1 x"
+    number = submit(slurm, "--hold", f"--job-name={hostile}", f"--comment={hostile}")
+    after = submit(slurm, "--gpus=1")
+    found = job(commands, number)
+    assert (found.values["Name"], found.comment, found.held) == (hostile, hostile, True)
+    assert job(commands, after).values["tres-per-job"] in ("gres:gpu:1", "gres/gpu:1")
+
+
+def test_gpus_of_a_job_whose_name_has_a_newline_are_read(
+    slurm: SlurmCluster, commands: SlurmCommands
+) -> None:
+    number = submit(slurm, "--gpus=2", "--job-name=a\nb")
+    wait_for(lambda: job(commands, number).state != "PENDING", lambda: "it does not start")
+    assert [len(ids) for ids in read_details(commands)[number].values()] == [2]
 
 
 def test_an_array_not_split_off_yet_is_not_whole(slurm: SlurmCluster, commands: SlurmCommands) -> None:

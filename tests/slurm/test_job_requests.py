@@ -48,12 +48,21 @@ def row(**columns: str) -> SlurmJob:
         ({"tres_per_node": "gres:gpu"}, 1, ""),
         ({"tres_per_node": "gres/gpu:v100:2"}, 2, "gpu_type=v100"),
         ({"tres_per_job": "gres:gpu:a100-80:3"}, 3, "gpu_type=a100-80"),
+        ({"tres_per_node": "gres/gpu:1080ti:2"}, 2, "gpu_type=1080ti"),
+        ({"tres_per_task": "cpu=4,gres/gpu=2", "NumTasks": "2"}, 4, ""),
+        ({"tres_per_task": "gres/gpu:a100=4"}, 4, "gpu_type=a100"),
     ],
 )
 def test_gpus_are_counted_over_nodes_and_tasks(columns: dict[str, str], gpus: int, constraint: str) -> None:
     request = request_of(row(**columns))
     assert (request.gpus, request.constraint) == (gpus, constraint)
     assert (request.cpus, request.memory_gb) == (None, None)
+
+
+def test_a_name_of_slurm_becomes_one_of_muster() -> None:
+    assert request_of(row(tres_per_job="gres:gpu:1", Name="new\nline\x1f" + 200 * "x")).name == (
+        "new?line?" + 191 * "x"
+    )
 
 
 def test_stated_cpus_and_memory_are_the_least() -> None:

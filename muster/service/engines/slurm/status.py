@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from muster.cluster.slurm_nodes import expand_hosts
 from muster.slurm_commands import SlurmCommands, SlurmError
 
 _SEPARATOR = "\x1f"
-"""No text of a job contains it."""
-_WIDTH = 4096
+_WIDTH = 256
+_WIDTHS = {"NodeList": 4096, "Name": 1024, "Command": 4096, "WorkDir": 4096, "Comment": 4096}
+"""In bytes; squeue cuts longer texts and fills up shorter ones."""
 _COLUMNS = (
     "JobID",
     "JobArrayID",
@@ -41,7 +43,7 @@ _COLUMNS = (
     "WorkDir",
     "Comment",
 )
-_JOB = re.compile(r"JobId=(\d+) ")
+_JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 
@@ -115,29 +117,38 @@ class SlurmJob:
 
 def read_jobs(commands: SlurmCommands, partition: str) -> list[SlurmJob]:
     """Return all jobs of a partition that Slurm still knows, by number: one process."""
-    form = ",".join(f"{column}:{_WIDTH}{_SEPARATOR}" for column in _COLUMNS)
+    form = ",".join(f"{column}:{_WIDTHS.get(column, _WIDTH)}{_SEPARATOR}" for column in _COLUMNS)
     asked = ["squeue", "--noheader", "--all", "--states=all", f"--partition={partition}", f"--Format={form}"]
-    lines = [line for line in commands.ask(asked).split("\n") if line.strip()]
-    return sorted((_job(line) for line in lines), key=lambda job: job.number)
+    return sorted(map(_job, _rows(commands.ask_bytes(asked))), key=lambda job: job.number)
 
 
 def read_details(commands: SlurmCommands) -> dict[int, dict[str, list[int]]]:
     """Return the GPUs that Slurm has chosen, by job and node: one process for all jobs."""
     printed = commands.ask(["scontrol", "--oneliner", "--details", "show", "job"])
-    return {int(found[1]): _gpu_ids(line) for line in printed.splitlines() if (found := _JOB.match(line))}
+    _, *parts = _JOB.split(printed)  # Not by lines: a job's name may hold newlines.
+    return {int(number): _gpu_ids(text) for number, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _gpu_ids(line: str) -> dict[str, list[int]]:
+def _gpu_ids(text: str) -> dict[str, list[int]]:
     chosen: dict[str, list[int]] = {}
-    for nodes, ids in _ON_NODES.findall(line):
+    for nodes, ids in _ON_NODES.findall(text):
         numbers = [int(number) for number in expand_hosts(f"[{ids}]")] if ids else []
         chosen |= dict.fromkeys(expand_hosts(nodes), numbers)
     return chosen
 
 
-def _job(line: str) -> SlurmJob:
-    values = [part.strip() for part in line.split(_SEPARATOR)[: len(_COLUMNS)]]
-    if len(values) != len(_COLUMNS):
-        raise SlurmError(f"squeue: found {len(values)} columns of {len(_COLUMNS)} in {line.strip()[:80]!r}")
+def _rows(printed: bytes) -> Iterator[list[str]]:
+    """Yield the values of each row, cut by the widths of the columns: any of them may hold separators and newlines."""
+    ends = list(accumulate(_WIDTHS.get(column, _WIDTH) + 1 for column in _COLUMNS))
+    length = ends[-1] + 1
+    for row in (printed[begin : begin + length] for begin in range(0, len(printed), length)):
+        if len(row) != length or any(row[end - 1] != ord(_SEPARATOR) for end in ends):
+            shown = row[:80].decode("utf-8", "replace").strip()
+            raise SlurmError(f"squeue: found other columns than those that were asked for: {shown!r}")
+        cut = (row[begin : end - 1] for begin, end in pairwise([0, *ends]))
+        yield [value.decode("utf-8", "replace").strip() for value in cut]
+
+
+def _job(values: Sequence[str]) -> SlurmJob:
     named = dict(zip(_COLUMNS, ("" if value in _NOTHING else value for value in values), strict=True))
     return SlurmJob(int(named["JobID"]), named)

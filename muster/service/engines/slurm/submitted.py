@@ -28,7 +28,11 @@ OWN = re.compile(r"muster:[^:,=]+:\d+")
 _OPTIONS = frozenset(
     {"steps", "model", "priority", "min_gpus", "max_gpus", "grace_seconds", "checkpoint_seconds", "tenant"}
 )
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z][^:,]*))?(?::(\d+))?")
+_GPUS = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<count>\d+)|:(?P<type>[^:=,]+)(?:[:=](?P<of_type>\d+))?)?")
+"""As gres:gpu:2, gres/gpu:a100:2 or, by tasks from 23.02 on, gres/gpu:1080ti=2."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_NAME = 200
+"""Of a job of Muster; names in Slurm may be longer, and hold any character."""
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _GB_PER_MIB = 1024**2 / 1e9
 
@@ -122,7 +126,7 @@ def request_of(row: SlurmJob) -> JobRequest:
     cpus_per_task = _number(values["cpus-per-task"])
     memory_gb = _mib(values["MinMemory"]) * _GB_PER_MIB * nodes
     fields: dict[str, Any] = {
-        "name": values["Name"] or f"slurm-{row.number}",
+        "name": _CONTROL.sub("?", values["Name"])[:_LONGEST_NAME] or f"slurm-{row.number}",
         "command": [values["Command"] or "sbatch"],
         "directory": values["WorkDir"] or "/",
         "gpus": gpus,
@@ -154,7 +158,7 @@ def _gpus(values: Mapping[str, str], nodes: int, tasks: int) -> tuple[int, str]:
         found = [_GPUS.fullmatch(item) for item in values[column].split(",")]
         for one in found:
             if one is not None:
-                return int(one[2] or 1) * times, one[1] or ""
+                return int(one["count"] or one["of_type"] or 1) * times, one["type"] or ""
     return 0, ""
 
 
