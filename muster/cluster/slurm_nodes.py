@@ -24,9 +24,11 @@ _GB_PER_MIB = 1024**2 / 1e9
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
 _STARTS = ("NodeName=", "SwitchName=", "BlockName=")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
-_GPU = re.compile(r"gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)")
+_GPU = re.compile(r"gpu(?::(?:\(null\)|(?P<type>[^:(]+)))?:(?P<count>\d+)")
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "INVAL")
 """Parts of the state of a node on which nothing can start now."""
+RESERVED = ("MAINT", "RESERVED")
+"""Parts of the state of a node on which jobs that run go on, and others start only inside a reservation."""
 _AWAY = frozenset(
     {
         *(
@@ -40,7 +42,7 @@ _AWAY = frozenset(
             "INVAL",
             "INVALID_REG",
         ),
-        *("MAINT", "ERROR", "FUTURE", "UNKNOWN", "REBOOT_ISSUED"),
+        *("MAINT", "MAINTENANCE", "ERROR", "FUTURE", "UNKNOWN", "REBOOT_ISSUED"),
     }
 )
 """Words of the state of a node that will not start jobs soon. One that is powered down to save energy does."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from muster.cluster.slurm_nodes import UNUSABLE, read_fields
+from muster.cluster.slurm_nodes import RESERVED, UNUSABLE, read_fields
 from muster.launcher.folder_trial import TRIAL_SECONDS
 from muster.service.engines.folder_trial import NODES_AT_MOST
 from muster.slurm_commands import SlurmCommands, SlurmError, explained
@@ -72,4 +72,6 @@ def _is_free(fields: Mapping[str, str]) -> bool:
     state = fields.get("State", "").upper()
     cpus = int(fields.get("CPUTot") or 0) - int(fields.get("CPUAlloc") or 0)
     memory_mib = int(fields.get("RealMemory") or 0) - int(fields.get("AllocMem") or 0)
-    return not any(word in state for word in UNUSABLE) and cpus > 0 and memory_mib >= _MEMORY_MIB
+    return (
+        not any(word in state for word in (*UNUSABLE, *RESERVED)) and cpus > 0 and memory_mib >= _MEMORY_MIB
+    )

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from muster.cluster import Cluster, Node
 from muster.cluster.ledger import NodeAllocation
-from muster.cluster.slurm_nodes import UNUSABLE, read_fields
+from muster.cluster.slurm_nodes import RESERVED, UNUSABLE, read_fields
 from muster.service.engines.interface import EngineNode
 
 _GB_PER_MIB = 1024**2 / 1e9
 _LEAST_GB = 0.01
 """Less is what rounding to whole MiB leaves."""
-_GPUS_USED = re.compile(r"gpu(?::[^:(]+)?:(\d+)")
+_GPUS_USED = re.compile(r"gpu(?::(?:\(null\)|[^:(]+))?:(\d+)")
+"""As gpu:2(IDX:0-1) or gpu:v100:2; a type that is not known is (null) in some releases."""
 
 
 def engine_nodes(
@@ -21,7 +22,8 @@ def engine_nodes(
 ) -> list[EngineNode]:
     """Return the usable nodes of the cluster from `scontrol --details --oneliner show node`.
 
-    `ours` is what the starts of this engine hold. What else a node has allocated belongs to others.
+    `ours` is what the starts of this engine hold. What else a node has allocated belongs to others, and so does
+    all else of a node that is in maintenance or reserved.
     """
     held: dict[str, list[NodeAllocation[str]]] = {}
     for allocations in ours:
@@ -51,10 +53,15 @@ def _others(
     fields: Mapping[str, str], node: Node, ours: Sequence[NodeAllocation[str]]
 ) -> NodeAllocation[str] | None:
     """Return what others hold; None if it is nothing. GPUs count, their ids mean nothing."""
-    gpus = sum(int(number) for number in _GPUS_USED.findall(fields.get("GresUsed", "")))
+    if any(word in fields.get("State", "").upper() for word in RESERVED):
+        gpus, cpus, memory_gb = node.gpus, node.cpus, node.memory_gb
+    else:
+        gpus = sum(int(number) for number in _GPUS_USED.findall(fields.get("GresUsed", "")))
+        cpus = float(fields.get("CPUAlloc") or 0)
+        memory_gb = float(fields.get("AllocMem") or 0) * _GB_PER_MIB
     gpus -= sum(len(here.gpu_ids) for here in ours)
-    cpus = float(fields.get("CPUAlloc") or 0) - sum(here.cpus for here in ours)
-    memory_gb = float(fields.get("AllocMem") or 0) * _GB_PER_MIB - sum(here.memory_gb for here in ours)
+    cpus -= sum(here.cpus for here in ours)
+    memory_gb -= sum(here.memory_gb for here in ours)
     if gpus <= 0 and cpus <= 0 and memory_gb < _LEAST_GB:
         return None
     return NodeAllocation(
