@@ -15,7 +15,7 @@ def nodes(as_json: flags.Json = False) -> None:
 
     Example: muster nodes
     """
-    from muster.cli.service_view import plain_table, show
+    from muster.cli.service_view import node_with_state, plain_table, show
     from muster.formatting import as_json_text
     from muster.service.client import Client
 
@@ -32,7 +32,7 @@ def nodes(as_json: flags.Json = False) -> None:
     table.add_column("jobs", overflow="fold")
     for node in found["nodes"]:
         table.add_row(
-            node["name"] + (" (drained)" if node["drained"] else ""),
+            node_with_state(node),
             node["gpu_type"],
             *(_held(node, what) for what in ("gpus", "cpus", "memory_gb")),
             _jobs(node),

@@ -181,6 +181,12 @@ def _expected(job: Job) -> str:
     return median if start["low_seconds"] == start["high_seconds"] else f"{median} ({interval_of(start)})"
 
 
+def node_with_state(node: Mapping[str, Any]) -> str:
+    """`node-1 (drained, away)`."""
+    states = [state for state in ("drained", "away") if node[state]]
+    return f"{node['name']} ({', '.join(states)})" if states else str(node["name"])
+
+
 def plain_table() -> Table:
     """A table without lines, its cells taken as they are."""
     from rich import box

@@ -72,7 +72,7 @@ def _shown(seen: Seen) -> list[Any]:
 
 
 def _node_table(nodes: list[Mapping[str, Any]]) -> Table:
-    from muster.cli.service_view import plain_table
+    from muster.cli.service_view import node_with_state, plain_table
 
     table = plain_table()
     table.add_column("node", no_wrap=True, overflow="ellipsis", max_width=20)
@@ -81,7 +81,7 @@ def _node_table(nodes: list[Mapping[str, Any]]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for node in nodes:
         table.add_row(
-            node["name"] + (" (drained)" if node["drained"] else ""),
+            node_with_state(node),
             _gpus(node),
             *(f"{node[f'held_{what}']:.4g} of {node[what]:.4g}" for what in ("cpus", "memory_gb")),
         )

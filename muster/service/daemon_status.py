@@ -73,6 +73,8 @@ class DaemonStatus:
     """None: there has been none since this daemon began."""
     others: Mapping[str, NodeAllocation[str]] = field(default_factory=dict)
     """What jobs that are not Muster's hold, by node."""
+    away: frozenset[str] = frozenset()
+    """Nodes that the engine cannot use now: down, drained there or gone."""
     failing: Failing | None = None
     """None: the last decision was a good one."""
     conditions: Mapping[str, str] = field(default_factory=dict)

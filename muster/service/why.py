@@ -143,7 +143,8 @@ def _restart_loss(row: JobRow) -> list[str]:
     if row.epoch < 2:
         return []
     lost, ran = duration(row.restart_seconds), duration(row.run_seconds)
-    return [f"Its {row.epoch - 1} earlier starts lost {lost} of {ran} to start-ups, stops and unsaved work."]
+    starts = counted(row.epoch - 1, "earlier start")
+    return [f"Its {starts} lost {lost} of {ran} to start-ups, stops and unsaved work."]
 
 
 def _gpus_of(here: NodeAllocation[str]) -> str:

@@ -8,7 +8,10 @@ from muster.cluster.ledger import NodeAllocation
 from muster.cluster.slurm_nodes import read_slurm_site
 from muster.service.engines.slurm.nodes import engine_nodes
 
-_LINE = "NodeName=n1 CPUAlloc={cpus} CPUTot=24 Gres={gres} GresUsed={used} RealMemory=500000 AllocMem={mib} State={state}"
+_LINE = (
+    "NodeName=n1 CPUAlloc={cpus} CPUTot=24 Gres={gres} "
+    "GresUsed={used} RealMemory=500000 AllocMem={mib} State={state}"
+)
 
 
 def others(

@@ -369,6 +369,8 @@ class NodeState(BaseModel):
     rack: str
     gpu_type: str
     drained: bool
+    away: bool
+    """The engine cannot use it now: it is down, drained there or gone."""
     gpus: int
     held_gpus: float
     cpus: float

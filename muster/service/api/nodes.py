@@ -37,6 +37,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
                 "rack": service.status.cluster.racks[node.rack],
                 "gpu_type": node.gpu_type,
                 "drained": node.name in drained,
+                "away": node.name in service.status.away,
                 "gpus": node.gpus,
                 "cpus": node.cpus,
                 "memory_gb": node.memory_gb,

@@ -60,7 +60,8 @@ class NodeTracker:
         """Take nodes down that are drained or that the engine lacks now; their jobs are moved away."""
         columns = self._jobs.columns
         unusable = {node.name for node in self._store.nodes() if node.drained}
-        unusable |= columns.cluster.node_index.keys() - self._there.keys()
+        self._status.away = frozenset(columns.cluster.node_index.keys() - self._there.keys())
+        unusable |= self._status.away
         for name in sorted(unusable ^ self._unusable):
             node = columns.cluster.node_index.get(name)
             if node is None:

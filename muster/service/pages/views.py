@@ -249,6 +249,8 @@ def _warnings(service: Service, caller: Caller, machines: Sequence[Mapping[str, 
     found += [f"{status.conditions[source]}." for source in sorted(status.conditions)]
     if drained := [machine["name"] for machine in machines if machine["drained"]]:
         found.append(f"{counted(len(drained), 'node')} drained: {', '.join(drained[:5])}.")
+    if away := [machine["name"] for machine in machines if machine["away"]]:
+        found.append(f"{counted(len(away), 'node')} that the engine cannot use now: {', '.join(away[:5])}.")
     if service.limits.error:
         found.append(f"The limits are those of an earlier file: {service.limits.error}.")
     return found

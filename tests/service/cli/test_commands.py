@@ -392,6 +392,9 @@ def test_nodes_are_shown_drained_and_used_again(api: Serving, muster: Muster) ->
     some_jobs(api)
     assert re.search(r"node-0 +GPU +3 of 4 +3 of 8 +4 of 32 +1", muster("nodes").out)
     assert muster("drain", "node-0").out == "Nothing starts on node node-0 any more. Job 1 moves away.\n"
+    api.status.away = frozenset({"node-0", "node-1"})
+    assert re.findall(r"node-\d \(.*?\)", muster("nodes").out) == ["node-0 (drained, away)", "node-1 (away)"]
+    api.status.away = frozenset()
     assert "node-0 (drained)" in muster("nodes").out
     assert muster("drain", "node-0", "--undo").out == "Node node-0 is used again.\n"
     assert json.loads(muster("nodes", "--json").out)["nodes"][0]["drained"] is False

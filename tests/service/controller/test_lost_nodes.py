@@ -82,6 +82,7 @@ def test_a_lost_node_is_off_the_books_until_it_is_back(tmp_path: Path, daemon_di
     world.store.submit([Submission("ann", a_job(40)) for _ in range(2)])
     for _ in range(5):
         world.turn(1.0)
+    assert world.status.away == {gone}
     assert world.on(gone) == there, "until the engine is sure, its starts may live and hold what they had"
     world.engine.given_up = True
     for _ in range(40):
@@ -97,6 +98,7 @@ def test_a_lost_node_is_off_the_books_until_it_is_back(tmp_path: Path, daemon_di
     for _ in range(5):
         world.turn(1.0)
     assert len(world.on(gone)) == 2
+    assert world.status.away == frozenset()
     world.store.close()
 
 

@@ -182,7 +182,9 @@ class SlurmEngine:
             self._end(record, Exit.STOPPED, now, None, "requeued and held in Slurm, not by Muster")
             return
         self._take_back(row)
-        self._end(record, Exit.LOST, now, None, "Slurm has requeued it: a node failed")
+        self._end(
+            record, Exit.LOST, now, None, "requeued in Slurm, not by Muster, as after a node has failed"
+        )
 
     def _update_running(self, record: StartRecord, row: SlurmJob) -> None:
         if not record.began:
