@@ -75,8 +75,9 @@ def test_buttons_hold_release_cancel_and_resubmit(browser: Browser, busy: Daemon
         visit.page.on("dialog", lambda dialog: dialog.accept())
         page = visit.open(f"/jobs/{job}")
         badge = page.locator("h1 .badge")
-        page.get_by_role("button", name="Hold").click()
+        page.get_by_role("button", name="Hold").press("Enter")
         expect(badge).to_have_text("held")
+        expect(page.locator("main:focus, main :focus")).to_have_count(1)  # A keyboard keeps its place.
         page.get_by_role("button", name="Release").click()
         expect(badge).to_have_text("queued")
         page.get_by_role("button", name="Cancel").click()
@@ -214,7 +215,14 @@ def test_pages_come_back_after_a_restart(browser: Browser) -> None:
             visit = context.__enter__()
             page = visit.open("/jobs")
             port = visit.url.rpartition(":")[2]
+            nodes_page, said = page.context.new_page(), list[str]()
+            nodes_page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.accept()))
+            nodes_page.goto(f"{visit.url}/nodes")
         expect(page.locator("#live")).to_contain_text("does not answer")
+        drain = nodes_page.get_by_role("button", name="Drain").first
+        drain.click()
+        expect(drain).to_be_enabled()
+        assert "daemon does not answer" in said[-1]
         with daemon(home, *nodes, "--listen", f"127.0.0.1:{port}") as second:
             expect(page.locator("#live")).to_have_text("live")
             second.submit([{"name": "after-restart", "gpus": 1, "model": "gnmt", "steps": 10**9}])

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
 import muster
-from muster.formatting import counted, duration, gpus, number, percent, thousandths
+from muster.formatting import counted, duration, gpus, number, percent, printable, thousandths
 from muster.palette import DARK, LIGHT
 from muster.service.shown import gpus_of, state_since
 
@@ -108,9 +108,15 @@ def colour_class(value: int | str) -> str:
     return f"c{number % _COLOURS + 1}"
 
 
+def _readable(value: Any) -> Any:
+    """A text of a user cannot turn the direction of what stands beside it."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
     autoescape=True,
+    finalize=_readable,
     trim_blocks=True,
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,

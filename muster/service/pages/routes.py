@@ -88,7 +88,14 @@ class Visit:
     def _version(self) -> tuple[object, ...]:
         """What differs whenever a page may show something else."""
         status = self.service.status
-        said = (status.failing, status.condition, self.service.limits.error, status.others, status.cluster)
+        said = (
+            status.failing,
+            status.condition,
+            self.service.limits.error,
+            status.others,
+            status.cluster,
+            status.away,
+        )
         return (*said, self.service.what_ifs.version, self.service.store.version())
 
     def _frame(self, part: str) -> dict[str, Any]:

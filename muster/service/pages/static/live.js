@@ -73,7 +73,8 @@ async function refresh() {
     document.title = fresh.title;
     morph(document.querySelector("main"), fresh.querySelector("main"), {
       morphStyle: "outerHTML",
-      ignoreActiveValue: true,
+      // Of a button it would keep the words, beside an address that is another one's.
+      ignoreActiveValue: document.activeElement?.matches("input, select, textarea") ?? false,
       callbacks: {
         beforeNodeMorphed: (/** @type {any} */ old) => !(old instanceof HTMLElement && old.hasAttribute("data-keep")),
       },
@@ -131,14 +132,22 @@ async function post(button) {
 
 /** @param {HTMLElement} control @param {string} address @param {object | null} body What the API takes, if anything. */
 async function send(control, address, body) {
+  const hadFocus = control.contains(document.activeElement);
   control.setAttribute("disabled", "");
   const sent = body === null ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  const answer = await fetch(address, { method: control.dataset.method ?? "POST", ...sent });
+  const answer = await fetch(address, { method: control.dataset.method ?? "POST", ...sent }).catch(() => null);
   control.removeAttribute("disabled");
-  const found = answer.status === 204 ? null : await answer.json();
-  if (!answer.ok) return alert(found.error.message);
-  if (answer.status === 201) location.assign(`/jobs/${found.job_id}`);
-  else await refresh();
+  if (answer === null) alert("The daemon does not answer. It may have done this or not: look before you try again.");
+  else {
+    const found = answer.status === 204 ? null : await answer.json();
+    if (answer.status === 401) return toLogin();
+    if (!answer.ok) alert(found.error.message);
+    else if (answer.status === 201) return location.assign(`/jobs/${found.job_id}`);
+    else await refresh();
+  }
+  // A control that is disabled loses the focus, and a keyboard its place on the page.
+  if (hadFocus && document.activeElement === document.body)
+    /** @type {HTMLElement | null} */ (control.isConnected && control.tabIndex >= 0 ? control : document.querySelector("main"))?.focus();
 }
 
 document.addEventListener("click", (event) => {
