@@ -103,7 +103,12 @@ def job_list(service: Service, caller: Caller, wanted: jobs.JobSearchQuery) -> d
 
 
 def job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
-    """One job: what it asked for and has, where it has run, and what happened to it."""
+    """One job at one moment: what it asked for and has, where it has run, and what happened to it."""
+    with service.store.together():
+        return _job_story(service, caller, job_id)
+
+
+def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
     job = jobs.job(job_id, service, caller)
     now = time.time()
     since, until = job["submitted"], job["finished"] or now

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -86,6 +88,24 @@ def test_page_of_a_running_job_says_what_more_would_bring(api: Serving, log_in: 
     said = api.ask("GET", f"/v1/jobs/{mine}/why", headers=ann, tcp=True).json["sentences"]
     shown = shown.replace("&#39;", "&#x27;")
     assert all(f"<p>{html.escape(sentence)}</p>" in shown for sentence in said[1:])
+
+
+def test_page_of_a_job_is_of_one_moment(api: Serving, log_in: LogIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request())])
+    read = api.store.allocation_intervals
+
+    def read_while_it_starts(*asked: Any, **how: Any) -> Any:
+        with ThreadPoolExecutor(1) as controller:
+            controller.submit(run_job, api, job).result()
+        return read(*asked, **how)
+
+    ann = log_in("ann")
+    with monkeypatch.context() as patched:
+        patched.setattr(api.store, "allocation_intervals", read_while_it_starts)
+        shown = api.ask("GET", f"/jobs/{job}", headers=ann, tcp=True).body.decode()
+    assert ('class="badge queued"' in shown, "on node-0" in shown, "started" in shown) == (True, False, False)
+    after = api.ask("GET", f"/jobs/{job}", headers=ann, tcp=True).body.decode()
+    assert ('class="badge running"' in after, "on node-0" in after, "started" in after) == (True, True, True)
 
 
 def test_page_of_a_waiting_job_says_once_when_it_starts(api: Serving, log_in: LogIn) -> None:
