@@ -14,6 +14,8 @@ _CAUSES = (
     ("Socket timed out", "slurmctld does not answer in time. Hint: scontrol ping"),
     ("Unable to process configuration file", "slurm.conf cannot be used. Hint: check SLURM_CONF"),
     ("Could not establish a configuration source", "no slurm.conf was found. Hint: set SLURM_CONF"),
+    ("took longer than", "Slurm does not answer in time. Hint: scontrol ping; is munged running?"),
+    ("is not installed here", "Slurm's client commands are not installed here"),
     ("Invalid user id", _NO_RIGHT),
     ("Access/permission denied", _NO_RIGHT),
 )
@@ -25,6 +27,11 @@ _ASKING_SACCTMGR = ("sacctmgr", "show", "qos")
 
 class SlurmError(OSError):
     """A command of Slurm did not do what it was asked to; nothing is known of its effect if it took too long."""
+
+    @property
+    def cause(self) -> str:
+        """What it means, without the name of a job, user or host."""
+        return _cause_in(str(self)) or "Slurm did not carry out a command"
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,10 @@ def explained(message: str) -> str:
         "; ".join(line.strip() for line in message.splitlines() if line.strip())
         or "it failed without a message"
     )
-    for part, cause in _CAUSES:
-        if part.lower() in said.lower():
-            return f"{said}: {cause}"
-    return said
+    cause = _cause_in(said)
+    return f"{said}: {cause}" if cause else said
+
+
+def _cause_in(message: str) -> str:
+    """What a message means; empty where that is not known."""
+    return next((cause for part, cause in _CAUSES if part.lower() in message.lower()), "")

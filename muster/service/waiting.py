@@ -51,10 +51,13 @@ def are_drained(nodes: Sequence[str]) -> str:
 
 
 def nothing_starts(status: DaemonStatus, asker: Caller, now: float) -> list[str]:
-    """Said before all else where the scheduler fails; its message may be about any job."""
+    """Said before all else where the scheduler, the engine or the store fails; the scheduler's message may be about any
+    job."""
+    conditions = [f"{status.conditions[source]}." for source in sorted(status.conditions)]
     if status.failing is None:
-        return []
+        return conditions
     failing = status.failing
     what = f": {failing.words}" if asker.operator else ""
     times, since = counted(failing.count, "time"), duration(max(now - failing.since, 0.0))
-    return [f"The scheduler has failed {times} in {since}{what}; what runs goes on, nothing new starts."]
+    failed = f"The scheduler has failed {times} in {since}{what}; what runs goes on, nothing new starts."
+    return [failed, *conditions]

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, Route, expect
+from playwright.sync_api import Browser, Dialog, Page, Request, Route, expect
 
 from tests.browser.conftest import MANY
 from tests.browser.driven import DARK, PHONE, WIDE, Daemon, axe_script, daemon
@@ -216,7 +216,12 @@ def test_pages_come_back_after_a_restart(browser: Browser) -> None:
             page = visit.open("/jobs")
             port = visit.url.rpartition(":")[2]
             nodes_page, said = page.context.new_page(), list[str]()
-            nodes_page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.accept()))
+
+            def agree(dialog: Dialog) -> None:
+                said.append(dialog.message)
+                dialog.accept()
+
+            nodes_page.on("dialog", agree)
             nodes_page.goto(f"{visit.url}/nodes")
         expect(page.locator("#live")).to_contain_text("does not answer")
         drain = nodes_page.get_by_role("button", name="Drain").first

@@ -161,4 +161,6 @@ class Controller:
 
 def _refusal(error: Exception) -> str:
     """The error as a sentence that names no job, user or host."""
+    if cause := getattr(error, "cause", ""):  # of an engine
+        return f"the engine fails: {cause}"
     return f"this machine refuses: {(isinstance(error, OSError) and error.strerror) or type(error).__name__}"

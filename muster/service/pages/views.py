@@ -251,7 +251,6 @@ def _day(service: Service, caller: Caller, now: float, held_gpus: float, waiting
 def _warnings(service: Service, caller: Caller, machines: Sequence[Mapping[str, Any]]) -> list[str]:
     status = service.status
     found = nothing_starts(status, caller, service.store.now())
-    found += [f"{status.conditions[source]}." for source in sorted(status.conditions)]
     if drained := [machine["name"] for machine in machines if machine["drained"]]:
         found.append(f"{counted(len(drained), 'node')} drained: {', '.join(drained[:5])}.")
     if away := [machine["name"] for machine in machines if machine["away"]]:

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from muster.service.daemon_status import MACHINE, STORE
+from muster.service.engines.ray.connection import RayError
 from muster.service.store import Store, StoreTaken, database
-from muster.service.store.rows import State, StateRequest, Submission
+from muster.service.store.rows import Caller, State, StateRequest, Submission
+from muster.service.waiting import nothing_starts
+from muster.slurm_queries import SlurmError
 
 from ..store.conftest import Server, new_database
 from ..store.cutting import cutting
@@ -92,20 +95,36 @@ def test_what_could_not_be_written_is_written_once_it_can(world: World) -> None:
     assert row.state is State.COMPLETED
 
 
-def test_an_engine_that_cannot_look_is_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+ENGINE_FAILURES = {
+    "this machine refuses: Too many open files": OSError(
+        errno.EMFILE, os.strerror(errno.EMFILE), "/home/ann/secret"
+    ),
+    "the engine fails: slurmctld cannot be reached. Hint: scontrol ping": SlurmError(
+        "sbatch: error: Unable to contact slurm controller (secret)"
+    ),
+    "the engine fails: Slurm did not carry out a command": SlurmError("scontrol: of job secret"),
+    "the engine fails: Ray does not answer. Hint: ray status": RayError("no head at secret:6379"),
+}
+
+
+@pytest.mark.parametrize("said", ENGINE_FAILURES)
+def test_an_engine_that_cannot_look_is_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
     """As where the daemon has too many open files; whatever is requested meanwhile is done after it."""
     (job,) = running(world)
     with monkeypatch.context() as broken:
 
         def fail() -> None:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/home/ann/secret")
+            raise ENGINE_FAILURES[said]
 
         broken.setattr(world.engine, "observe", fail)
         world.store.request_state(job, StateRequest.CANCEL)
         for _ in range(3):
             world.seconds += 1.0
             assert not world.controller.turn()
-        assert world.status.conditions == {MACHINE: "this machine refuses: Too many open files"}
+        assert world.status.conditions == {MACHINE: said}
+        assert nothing_starts(world.status, Caller("ann", operator=False), world.store.now()) == [f"{said}."]
     world.turn(1.0)
     world.turn(1.0)
     row = world.store.job(job)

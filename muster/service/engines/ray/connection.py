@@ -27,6 +27,9 @@ _LOG_BYTES = 2000
 class RayError(OSError):
     """Ray cannot be reached, or has not answered; nothing is known of the effect of a request."""
 
+    cause = "Ray does not answer. Hint: ray status"
+    """Without the name of a job, user or host."""
+
 
 class RayConnection:
     """A link to one Ray cluster, started again whenever it is needed and not there."""
