@@ -442,7 +442,7 @@ def _unclear_efficiencies(fields: ModelFile) -> Iterator[Contradiction]:
     if falls:
         yield "efficiency.progress", falls[0], "each share must be larger than the one before it"
     if len(stated.noise_scale) != len(stated.progress):
-        found = f"{len(stated.noise_scale)} values"
+        found = counted(len(stated.noise_scale), "value")
         yield (
             "efficiency.noise_scale",
             found,

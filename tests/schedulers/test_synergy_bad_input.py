@@ -58,7 +58,7 @@ def simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[s
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("[1.0]", ":11: speed: found '1 values in row 2'; memory_gb_per_gpu has 2 points"),
+        ("[1.0]", ":11: speed: found '1 value in row 2'; memory_gb_per_gpu has 2 points"),
         ("[nan, 1.0]", ":11: speed, row 2, value 1: found nan; allowed: a number above 0"),
         ("[, 1.0]", ":13: not valid TOML"),
     ],

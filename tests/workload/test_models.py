@@ -219,7 +219,7 @@ def test_a_model_may_state_its_noise_scale(tmp_path: Path) -> None:
         ("[0, 0.5]", "[0.1, 0.5]", ":18: efficiency.progress: found 0.1; allowed: 0 as the first share"),
         ("[0, 0.5]", "[0, 0]", ":18: efficiency.progress: found 0.0; each share must be larger"),
         ("2e4]", "-1]", ":19: efficiency.noise_scale, value 2: found -1; allowed: a list of numbers"),
-        (", 2e4]", "]", ":19: efficiency.noise_scale: found '1 values'; progress has 2 shares"),
+        (", 2e4]", "]", ":19: efficiency.noise_scale: found '1 value'; progress has 2 shares"),
         ("noise_scale", "noise", ":19: efficiency.noise: no such field; allowed: progress, noise_scale"),
         ('error = "not known"', "", "efficiency.error: this field is missing"),
     ],

@@ -76,10 +76,10 @@ def test_unstated_gpu_types_give_one_note(tmp_path: Path) -> None:
             "[gpu_types.a100]\ncompute_scale = 2\nspeed = [[1]]\n",
             "allowed: exactly one of speed and compute_scale",
         ),
-        ("[gpu_types.a100]\nspeed = [[1, 1]]\n", ":18: gpu_types.a100.speed: found '1 rows'"),
+        ("[gpu_types.a100]\nspeed = [[1, 1]]\n", ":18: gpu_types.a100.speed: found '1 row'"),
         (
             "[gpu_types.a100]\nspeed = [[1], [1, 1], [1, 1]]\n",
-            "found '1 values in row 1'; memory_gb_per_gpu has 2",
+            "found '1 value in row 1'; memory_gb_per_gpu has 2",
         ),
         (
             "[gpu_types.a100]\nspeed = [[1, nan], [1, 1], [1, 1]]\n",

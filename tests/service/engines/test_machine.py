@@ -131,7 +131,7 @@ def test_declared_gpus_beyond_the_found_ones_are_absent(tools: Path, monkeypatch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
     machine = find_machine(gpus=4)
     assert machine.gpu_names == ("1", "2", "3", "4")
-    assert machine.warnings[0].startswith("2 of the 4 GPUs that are declared are not there")
+    assert machine.warnings[0].startswith("2 of 4 declared GPUs are not there")
 
 
 @pytest.mark.parametrize(
