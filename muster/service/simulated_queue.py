@@ -41,11 +41,11 @@ def competing(rows: Sequence[JobRow], cluster: Cluster) -> list[JobRow]:
     )
 
 
-def cluster_without(cluster: Cluster, drained: Collection[str]) -> Cluster:
+def cluster_without(cluster: Cluster, closed: Collection[str]) -> Cluster:
     """The nodes that are left, if any has GPUs."""
-    if not any(node.gpus for node in cluster.nodes if node.name not in drained):
-        raise NoEstimate("all nodes are drained")
-    return cluster.without(drained)
+    if not any(node.gpus for node in cluster.nodes if node.name not in closed):
+        raise NoEstimate("all nodes are drained or away")
+    return cluster.without(closed)
 
 
 def coarse_turn(rows: Sequence[JobRow], seconds: Sequence[float], status: DaemonStatus) -> float | None:

@@ -20,7 +20,7 @@ from muster.service.start_question import MOST_ENDED, SeenQueue, question_of
 from muster.service.start_simulations import StartQuestion
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobOrder, JobRow, JobSearch
-from muster.service.waiting import drained_nodes
+from muster.service.waiting import closed_nodes
 from muster.simulation.start_estimates import DRAWS, ExpectedQueue, StartEstimate
 
 PATIENCE_SECONDS = 120.0
@@ -204,7 +204,7 @@ class StartIntervals:
                 self._store.living(),
                 self._store.search(newest)[0],
                 self._store.allocation_intervals(open_only=True),
-                drained_nodes(self._store, self._status.cluster),
+                closed_nodes(self._store, self._status),
             )
 
     async def _in_a_process(self, question: StartQuestion) -> list[ExpectedQueue]:

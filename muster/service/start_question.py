@@ -31,6 +31,7 @@ from muster.service.simulated_queue import (
 )
 from muster.service.start_simulations import StartQuestion
 from muster.service.store.rows import AllocationInterval, JobRow, State
+from muster.service.waiting import ClosedNodes
 from muster.simulation import Options
 from muster.simulation.start_estimates import QueueState, smaller_sizes
 from muster.workload.traces.columns import COLUMNS, dtype_of
@@ -55,7 +56,7 @@ class SeenQueue:
     ended: Sequence[JobRow]
     """The newest ones."""
     held: Sequence[AllocationInterval]
-    drained: Sequence[str]
+    closed: ClosedNodes
 
 
 def question_of(
@@ -63,7 +64,7 @@ def question_of(
 ) -> StartQuestion:
     """The question about a queue; NoEstimate says why it cannot be asked."""
     name, settings = _made_by(status)
-    cluster = cluster_without(status.cluster, seen.drained)
+    cluster = cluster_without(status.cluster, seen.closed.names)
     living = competing(seen.living, cluster)
     if not living and not shapes:
         raise NoEstimate("no waiting job could start")

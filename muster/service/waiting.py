@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 from muster.cluster import Cluster
@@ -32,7 +33,32 @@ def describe_reason(row: JobRow, now: float, drained: Sequence[str] = ()) -> str
     ):  # Noted as of the decision: some of these seconds have passed.
         figures[kind.b] = max(figures[kind.b] - (now - row.reason_since), 0.0)
     words = kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf))
-    return f"{words}; {are_drained(drained)}" if drained else words
+    return f"{words}; {_are(drained, 'drained')}" if drained else words
+
+
+@dataclass(frozen=True)
+class ClosedNodes:
+    """Nodes on which nothing starts now, each in the order of the cluster."""
+
+    drained: Sequence[str] = ()
+    away: Sequence[str] = ()
+    """Those that the engine cannot use, and that are not drained here."""
+
+    @property
+    def names(self) -> list[str]:
+        """All of them."""
+        return [*self.drained, *self.away]
+
+    def words(self) -> str:
+        """`node0 and node1 are drained, node2 is away`."""
+        found = ((self.drained, "drained"), (self.away, "away"))
+        return ", ".join(_are(nodes, what) for nodes, what in found if nodes)
+
+
+def closed_nodes(store: Store, status: DaemonStatus) -> ClosedNodes:
+    """The nodes of the cluster that are drained or that the engine cannot use."""
+    drained, names = drained_nodes(store, status.cluster), status.cluster.node_index
+    return ClosedNodes(drained, [name for name in names if name in status.away and name not in drained])
 
 
 def drained_nodes(store: Store, cluster: Cluster) -> list[str]:
@@ -41,13 +67,13 @@ def drained_nodes(store: Store, cluster: Cluster) -> list[str]:
     return [node.name for node in cluster.nodes if node.name in noted]
 
 
-def are_drained(nodes: Sequence[str]) -> str:
-    """`node0 and node1 are drained`."""
+def _are(nodes: Sequence[str], what: str) -> str:
+    """`node0 and node1 are drained`, with that word."""
     more = len(nodes) - _NAMED_AT_MOST
     if more > 0:
-        return f"{', '.join(nodes[:_NAMED_AT_MOST])} and {more} more are drained"
+        return f"{', '.join(nodes[:_NAMED_AT_MOST])} and {more} more are {what}"
     named = " and ".join(filter(None, (", ".join(nodes[:-1]), nodes[-1])))
-    return f"{named} {'is' if len(nodes) == 1 else 'are'} drained"
+    return f"{named} {'is' if len(nodes) == 1 else 'are'} {what}"
 
 
 def nothing_starts(status: DaemonStatus, asker: Caller, now: float) -> list[str]:

@@ -20,7 +20,7 @@ from muster.service.simulated_queue import GUESSED_SECONDS
 from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, AllocationInterval, Caller, JobRow, Phase, State, StateRequest
-from muster.service.waiting import are_drained, describe_reason, nothing_starts
+from muster.service.waiting import ClosedNodes, describe_reason, nothing_starts
 from muster.simulation.start_estimates import StartEstimate
 
 _NAMED_AT_MOST = 5
@@ -83,10 +83,10 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         *nothing_starts(status, asker, now),
         f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
-        f"{_sentence(row, now, estimate.seen.drained)}.",
+        f"{_sentence(row, now, estimate.seen.closed.drained)}.",
         *_what_else_it_needs(row),
         *_what_is_not_here(row, status),
-        *_what_is_drained(estimate.seen.drained, status),
+        *_what_is_closed(estimate.seen.closed, status),
         *_what_others_hold(status),
         *_who_holds(jobs, estimate.seen.held, seen, status),
         *_what_keeps_its_gpus(jobs, estimate.seen.held, seen),
@@ -254,11 +254,11 @@ def _what_keeps_its_gpus(
     return [f"{listed[0].upper()}{listed[1:]} {keep}: not preemptible (muster status says why)."]
 
 
-def _what_is_drained(drained: Sequence[str], status: DaemonStatus) -> list[str]:
-    if not drained:
+def _what_is_closed(closed: ClosedNodes, status: DaemonStatus) -> list[str]:
+    if not closed.names:
         return []
     nodes = counted(len(status.cluster.nodes), "node")
-    return [f"Of {nodes}, {are_drained(drained)}: nothing starts there."]
+    return [f"Of {nodes}, {closed.words()}: nothing starts there."]
 
 
 def _what_others_hold(status: DaemonStatus) -> list[str]:

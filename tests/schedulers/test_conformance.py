@@ -84,7 +84,7 @@ def nothing_outside() -> Iterator[None]:
             patch.setattr(np.random, name, forbidden(f"numpy.random.{name}"))
         patch.setattr(type(os.environ), "__getitem__", forbidden("os.environ"))
         before, of_others = sys.getprofile(), gc.callbacks[:]
-        gc.callbacks.clear()  # Hypothesis measures how long the garbage collector takes, whoever makes it run.
+        gc.callbacks.clear()  # Hypothesis hangs a clock on the garbage collector.
         sys.setprofile(_forbid)
         try:
             yield

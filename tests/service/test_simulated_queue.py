@@ -17,6 +17,7 @@ from muster.service.request import JobRequest
 from muster.service.simulated_queue import NoEstimate
 from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import AllocationInterval, JobRow, State
+from muster.service.waiting import ClosedNodes
 from muster.simulation.start_estimates import ExpectedQueue
 
 from .serving import a_status
@@ -28,7 +29,7 @@ def expected(
     drained: Sequence[str] = (),
     held: Sequence[AllocationInterval] = (),
 ) -> ExpectedQueue:
-    question = question_of(SeenQueue(0.0, rows, [], held, drained), status, 40)
+    question = question_of(SeenQueue(0.0, rows, [], held, ClosedNodes(drained)), status, 40)
     assert question.draws == 1, "all would be the same"
     (found,) = question.answer()
     return found

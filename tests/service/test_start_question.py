@@ -16,7 +16,7 @@ from muster.service.simulated_queue import NoEstimate
 from muster.service.start_question import ASKED, MOST_ENDED, SeenQueue, question_of, shapes_of
 from muster.service.start_simulations import StartQuestion
 from muster.service.store.rows import ENDED, JobSearch, State, Submission
-from muster.service.waiting import drained_nodes
+from muster.service.waiting import closed_nodes
 from muster.simulation.start_estimates import StartEstimate
 
 from .controller.test_fake_nodes import World
@@ -38,9 +38,9 @@ class Site(World):
         ended = self.store.search(JobSearch(states=ENDED, limit=MOST_ENDED))[0]
         living = [row for row in self.store.living() if waiting is None or row.state is not State.QUEUED]
         living += [row for row in self.store.living() if waiting is not None and row.id in waiting]
-        drained = drained_nodes(self.store, self.cluster)
+        closed = closed_nodes(self.store, self.status)
         held = self.store.allocation_intervals(open_only=True)
-        seen = SeenQueue(self.seconds, living, ended, held, drained)
+        seen = SeenQueue(self.seconds, living, ended, held, closed)
         rows = [row for shape in shapes for row in shapes_of(shape, "ann", self.seconds)]
         return question_of(seen, self.status, DRAWS, rows)
 
@@ -159,6 +159,20 @@ def test_a_drained_node_starts_nothing(tmp_path: Path) -> None:
     assert starts[2].low > 0
     site.store.drain("node-0", True)
     with pytest.raises(NoEstimate, match="all nodes are drained"):
+        site.question()
+    site.store.close()
+
+
+def test_nothing_starts_on_a_node_that_is_away(tmp_path: Path) -> None:
+    site = Site(tmp_path, "fifo")
+    site.submit(*({"model": "resnet18", "steps": 100, "gpus": 2} for _ in range(3)))
+    site.turn(1.0)
+    site.turn(1.0)
+    alone = site.starts()[3].high
+    site.status.away = frozenset(["node-1"])
+    assert site.starts()[3].low > alone
+    site.status.away = frozenset(["node-0", "node-1"])
+    with pytest.raises(NoEstimate, match="all nodes are drained or away"):
         site.question()
     site.store.close()
 

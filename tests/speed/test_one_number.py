@@ -18,6 +18,7 @@ from muster.service.known_models import KnownModels
 from muster.service.request import JobRequest
 from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import JobRow
+from muster.service.waiting import ClosedNodes
 from muster.sizing.ring import UNSTATED_BATCH, sized_ring
 from muster.speed.input_pipeline import model_table
 from muster.speed.network.forms import PlacementShapes
@@ -95,7 +96,7 @@ def test_the_service_counts_and_estimates_by_it(
     columns.admit([row])
     left = Jobs(columns.table, np.array([1]), 0.0).estimated_remaining
     assert left == pytest.approx(ITERATIONS * alone, rel=1e-9)
-    question = question_of(SeenQueue(0.0, [row], [], [], []), replace(status, models=known), 1)
+    question = question_of(SeenQueue(0.0, [row], [], [], ClosedNodes()), replace(status, models=known), 1)
     (found,) = question.answer()
     assert found.ends["1"] - found.starts["1"].median == pytest.approx(max(ITERATIONS * alone, 1.0), rel=1e-9)
 

@@ -196,7 +196,7 @@ def test_counts_stand_where_others_are(house: House) -> None:
     )
 
 
-def test_why_names_the_drained_nodes(house: House) -> None:
+def test_why_names_the_nodes_where_nothing_starts(house: House) -> None:
     api = house.api
     (job,) = some_jobs(api, [("ann", State.QUEUED, None)])
     api.status.failing = None
@@ -208,9 +208,17 @@ def test_why_names_the_drained_nodes(house: House) -> None:
     api.status.decisions += 1
     reply = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
     assert "Of 2 nodes, node-0 and node-1 are drained: nothing starts there." in reply
-    assert reply[-1] == "When it starts cannot be estimated: all nodes are drained."
+    assert reply[-1] == "When it starts cannot be estimated: all nodes are drained or away."
     for node in ("node-0", "node-1"):
         api.store.drain(node, False)
+    api.store.drain("node-0", True)
+    api.status.away = frozenset(["node-0", "node-1"])
+    api.status.decisions += 1
+    reply = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
+    assert "Of 2 nodes, node-0 is drained, node-1 is away: nothing starts there." in reply
+    assert reply[-1] == "When it starts cannot be estimated: all nodes are drained or away."
+    api.store.drain("node-0", False)
+    api.status.away = frozenset()
     api.store.commit(StoreChanges(jobs={job: {"state": State.COMPLETED}}))
 
 

@@ -11,6 +11,7 @@ from muster.service.request import JobRequest
 from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import Caller, JobRow, State, Submission
+from muster.service.waiting import ClosedNodes
 from muster.service.why import why_waiting
 
 from .test_fake_nodes import World
@@ -51,7 +52,7 @@ def row_of(world: World, job: int) -> JobRow:
 
 def estimate_of(world: World) -> QueueEstimate:
     held = world.store.allocation_intervals(open_only=True)
-    seen = SeenQueue(world.seconds, world.store.living(), [], held, [])
+    seen = SeenQueue(world.seconds, world.store.living(), [], held, ClosedNodes())
     question = question_of(seen, world.status, 5)
     return QueueEstimate(seen, StartAnswer(question, question.answer()))
 
