@@ -187,7 +187,8 @@ def test_a_missing_store_is_reported(home: Path) -> None:
 def test_a_server_that_does_not_answer_is_reported(home: Path) -> None:
     done = ME.types(home, "serve", *FAKE, "--store", "postgresql://127.0.0.1:1/x")
     assert done.returncode == 1
-    assert done.stderr.startswith("the store cannot be used: connection")
+    begins = "--store: found 'postgresql://127.0.0.1:1/x'; the store cannot be used: connection failed"
+    assert done.stderr.startswith(begins)
 
 
 def test_wrong_flags_are_reported_together(no_daemon: Path, muster: Muster) -> None:
