@@ -120,7 +120,6 @@ def _run(work: Work, connection: Connection) -> None:
         message = ("done", work(lambda value: connection.send(("report", value))))
     except Exception as error:
         message = failure_of(error)
-    with suppress(
-        BrokenPipeError
-    ):  # A second interrupt has ended the parent before it could end this process.
+    # A second interrupt has ended the parent before it could end this process.
+    with suppress(BrokenPipeError):
         connection.send(message)

@@ -403,9 +403,8 @@ class Composed:
         timers = inf
         if isfinite(self.promote_after_seconds):
             timers = next_overdue(snapshot.table.facts, jobs.index[waiting], now, self.promote_after_seconds)
-        if (
-            snapshot.resize_restarts
-        ):  # What protected jobs hold beside their GPUs can be given to others later.
+        # What protected jobs hold beside their GPUs can be given to others later.
+        if snapshot.resize_restarts:
             timers = min(timers, float(until[(until > now) & (until < inf)].min(initial=inf)))
         next_quantum = overtaken = inf
         if self.preemptive:

@@ -28,9 +28,8 @@ def describe_reason(row: JobRow, now: float, drained: Sequence[str] = ()) -> str
         return "it has a place and begins as soon as the GPUs are empty"
     kind = reason(REASONS[row.reason])
     figures = dict(row.reason_parameters)
-    if (
-        kind is _PROTECTED and kind.b in figures
-    ):  # Noted as of the decision: some of these seconds have passed.
+    # Noted as of the decision: some of these seconds have passed.
+    if kind is _PROTECTED and kind.b in figures:
         figures[kind.b] = max(figures[kind.b] - (now - row.reason_since), 0.0)
     words = kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf))
     return f"{words}; {_are(drained, 'drained')}" if drained else words

@@ -351,7 +351,6 @@ class StatusCollector:
         self._jobs.columns.restart_costs.learn_from(row)
         if row.id in self._jobs.columns.plan and start.notice_at is None:
             self._jobs.columns.price(row, start.since)
-            if (
-                self._jobs.columns.restart_cost(row) > 0
-            ):  # From now on it is known when it may be interrupted.
+            # From now on it is known when it may be interrupted.
+            if self._jobs.columns.restart_cost(row) > 0:
                 self._jobs.pending |= Trigger.TIMER

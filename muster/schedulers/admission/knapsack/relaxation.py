@@ -122,9 +122,8 @@ class _Program:
             if not new.size:
                 break
             self._add(new, profit)
-            if (
-                table.groups >= SAMPLED_FROM
-            ):  # The last answer is still feasible: from there it is a short way.
+            # The last answer is still feasible: from there it is a short way.
+            if table.groups >= SAMPLED_FROM:
                 self.solver.setOptionValue("simplex_strategy", _PRIMAL)
         share = np.asarray(self.solver.getSolution().col_value)[resources:]
         return value, Relaxation(best_prices, bound, self.active.copy(), share)
