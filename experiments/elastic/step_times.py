@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from scipy.interpolate import LinearNDInterpolator
+from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
 from experiments.elastic.files import read_table
 from muster.cluster.ledger_arrays import Floats
@@ -54,6 +54,8 @@ class StepTimes:
         if rows is None:
             point = min(len(placement), MOST_NODES), sum(placement), batch
             step, sync = self._surface([point])[0]
+            if np.isnan(step):
+                step, sync = self._nearest([point])[0]
             return float(step), float(sync)
         sizes, steps, syncs = rows
         return float(np.interp(batch, sizes, steps)), float(np.interp(batch, sizes, syncs))
@@ -85,12 +87,23 @@ class StepTimes:
 
     @cached_property
     def _surface(self) -> LinearNDInterpolator:
+        rows = self._points
+        return LinearNDInterpolator(rows[:, :3], rows[:, 3:])
+
+    @cached_property
+    def _nearest(self) -> NearestNDInterpolator:
+        """For what lies outside all that was measured; no recorded run has such a placement."""
+        rows = self._points
+        return NearestNDInterpolator(rows[:, :3], rows[:, 3:], rescale=True)
+
+    @cached_property
+    def _points(self) -> Floats:
+        """Nodes, GPUs, batch, step and synchronisation, the means of the placements of as many nodes and GPUs."""
         grouped = defaultdict(list)
         for nodes, gpus, batch, step, sync in self._numbers("placements").tolist():
             grouped[nodes, gpus, batch].append((step, sync))
         means = [(*point, *np.mean(grouped[point], axis=0)) for point in sorted(grouped)]
-        rows = np.array([*means, *self.scalability])
-        return LinearNDInterpolator(rows[:, :3], rows[:, 3:])
+        return np.array([*means, *self.scalability])
 
     def largest_batch(self, placement: Placement) -> float:
         """The largest batch of a GPU that was measured on a placement, else on at least its nodes and GPUs."""

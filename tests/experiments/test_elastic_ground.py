@@ -7,6 +7,7 @@ from math import ceil
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from experiments.elastic.batches import Batch
@@ -15,7 +16,7 @@ from experiments.elastic.files import FOLDER, read_table
 from experiments.elastic.ground import elastic, rubick
 from experiments.elastic.iteration_work import RubickSpeeds
 from experiments.elastic.speed_fits import fitted
-from experiments.elastic.step_times import closest
+from experiments.elastic.step_times import StepTimes, closest
 from experiments.elastic.worlds import cluster_named, sia_jobs, sia_world, trace_with
 from experiments.joint.ground import table
 from muster.schedulers.composed import Composed
@@ -125,3 +126,22 @@ def test_speeds_of_other_sizes_are_those_of_the_table(reference: Path) -> None:
     vit = speeds.seconds("vit", (2,), "zero-dp")
     spread, packed = (speeds.seconds("llama30", placement, "") for placement in ((5,) * 8, (8,) * 6))
     assert asked[0] == [vit, packed, spread, float("inf")]
+
+
+def test_a_placement_beyond_all_that_was_measured_is_as_fast_as_the_nearest() -> None:
+    points = [(nodes, gpus, batch) for nodes in (1, 2) for gpus in (4, 8) for batch in (16, 32)]
+    rows = pl.DataFrame(
+        {
+            "source": ["scalability"] * len(points),
+            "placement": [None] * len(points),
+            "nodes": [nodes for nodes, _, _ in points],
+            "gpus": [gpus for _, gpus, _ in points],
+            "batch_per_gpu": [batch for _, _, batch in points],
+            "step_s": [0.01 * batch + 0.1 * nodes + 0.001 * gpus for nodes, gpus, batch in points],
+            "sync_s": [0.1 * nodes for nodes, _, _ in points],
+        },
+        schema_overrides={"placement": pl.String},
+    )
+    times = StepTimes(rows)
+    assert times.of((3, 3), 24.0) == pytest.approx((0.24 + 0.2 + 0.006, 0.2))
+    assert times.of((4, 4, 8), 16.0) == pytest.approx((0.16 + 0.2 + 0.008, 0.2))
