@@ -59,13 +59,14 @@ test: install
 	$(BIN)/python -m pytest -q -n $(SIDE_BY_SIDE) --dist worksteal -m 'not ($(REST))'
 
 # What it takes beside Python packages is installed where this may be done; tests of what is missing say so and skip.
-# One process runs them: two Slurms, Rays and browsers at a time on two cores made some of them fail.
+# Those of a real Slurm run beside all others (tests/conftest.py): two Slurms, Rays or browsers at a time on two cores
+# made some of them fail.
 test-rest: install wheel
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		! { command -v pg_lsclusters && command -v prometheus && command -v slurmctld && command -v chromium; } >/dev/null; then \
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends $(PACKAGES) >/dev/null; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'playwright==1.65.2' 'ray==2.60.0' 'mcp==2.3.0'
-	MUSTER_WHEEL="$$(echo build/wheel/*.whl)" $(BIN)/python -m pytest -q -m '$(REST)'
+	MUSTER_WHEEL="$$(echo build/wheel/*.whl)" $(BIN)/python -m pytest -q -n 2 --dist loadscope -m '$(REST)'
 
 PACKAGES = postgresql prometheus slurmctld slurmd slurm-client munge chromium
 REST = needs_torch or needs_postgres or needs_prometheus or needs_ray or needs_slurm or needs_browser or needs_mcp or builds_wheel or long

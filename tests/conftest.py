@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.reference_data import unpack
 
@@ -24,6 +26,19 @@ if os.environ.get("CI"):
 
 # The engines' tests in several folders import it, and the first of them must find it rewritten.
 pytest.register_assert_rewrite("tests.service.engines.conformance")
+
+
+class _SlurmBeside(LoadScopeScheduling):
+    """One worker has all tests of a real Slurm, which wait most of their time; another has all others."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "slurm" if nodeid.startswith("tests/slurm/") else "others"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """What `--dist loadscope` means here."""
+    return _SlurmBeside(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")
