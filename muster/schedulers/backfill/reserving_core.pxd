@@ -121,7 +121,7 @@ cdef class ReservingCore(CompiledScheduler):
     cdef double _earliest(
         self, WorldView* world, Candidate& one, double now, double before, double latest
     ) noexcept nogil
-    cdef void _look(self, WorldView* world, Candidate& one, int64_t node, double start) noexcept nogil
+    cdef void _sink_first(self) noexcept nogil
     cdef double _fit_again(self, WorldView* world, Candidate& one, int64_t node, double start) noexcept nogil
     cdef void _take_fits(self, WorldView* world, Candidate& one, uint8_t* allowed) noexcept nogil
     cdef int64_t _most_nodes(self, WorldView* world, Candidate& one) noexcept nogil

@@ -595,11 +595,12 @@ cdef class ReservingCore(CompiledScheduler):
             return INFINITY
         self._counts.assign(self._counts.size(), 0)
         self._shortages.clear()
-        for node in range(world.books.node_count):
-            if allowed[node]:
-                self._fit_at[node] = 0
+        for short.node in range(world.books.node_count):
+            if allowed[short.node]:
+                self._fit_at[short.node] = 0
                 self._count(0, 1)
-                self._look(world, one, node, start)
+                short.end = self._fit_again(world, one, short.node, start)
+                self._shortages.push_back(short)
         if self._shortages.empty():
             return INFINITY
         make_heap(self._shortages.begin(), self._shortages.end())
@@ -617,17 +618,21 @@ cdef class ReservingCore(CompiledScheduler):
             if not (start < before and start <= latest):
                 return INFINITY
             while self._shortages.front().end <= start:
-                short = self._shortages.front()
-                pop_heap(self._shortages.begin(), self._shortages.end())
-                self._shortages.pop_back()
-                self._look(world, one, short.node, start)
-                push_heap(self._shortages.begin(), self._shortages.end())
+                self._shortages[0].end = self._fit_again(world, one, self._shortages[0].node, start)
+                self._sink_first()
 
-    cdef void _look(self, WorldView* world, Candidate& one, int64_t node, double start) noexcept nogil:
-        """Find what fits on a node from a start to the limit, and when the last shortage in that time ends."""
-        cdef Shortage short
-        short.node, short.end = node, self._fit_again(world, one, node, start)
-        self._shortages.push_back(short)
+    cdef void _sink_first(self) noexcept nogil:
+        """Bring the heap of shortages in order whose first one ends later now."""
+        cdef size_t at = 0, child = 1, size = self._shortages.size()
+        cdef Shortage first = self._shortages[0]
+        while child < size:
+            if child + 1 < size and self._shortages[child + 1].end < self._shortages[child].end:
+                child += 1
+            if self._shortages[child].end >= first.end:
+                break
+            self._shortages[at] = self._shortages[child]
+            at, child = child, 2 * child + 1
+        self._shortages[at] = first
 
     cdef double _fit_again(self, WorldView* world, Candidate& one, int64_t node, double start) noexcept nogil:
         """Note what fits on a node from a start to the limit; the end of the last shortage in that time."""

@@ -24,6 +24,7 @@ cdef struct Mark:
 cdef class Timetable:
     cdef int64_t _resources
     cdef vector[vector[Step]] _steps  # by node, ascending
+    cdef vector[size_t] _asked  # by node, the step of the last question
     cdef vector[int64_t] reservations  # by node
     # The marks, ascending, in short blocks; of each block the sum and the extremes of its partial sums.
     cdef vector[vector[Mark]] marks

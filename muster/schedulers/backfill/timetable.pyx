@@ -13,7 +13,7 @@ from muster.cluster.ledger_core cimport GPU
 from muster.cluster.resources import RESOURCE_COUNT
 
 cdef int64_t _RESOURCES = RESOURCE_COUNT
-cdef size_t _BLOCK = 128  # marks at most
+cdef size_t _BLOCK = 32  # marks at most
 
 
 cdef bint _sooner(const Mark& one, const Mark& other) noexcept nogil:
@@ -31,6 +31,7 @@ cdef class Timetable:
     def __init__(self, int64_t nodes):
         self._resources = _RESOURCES
         self._steps.resize(nodes)
+        self._asked.resize(nodes)
         self.reservations.resize(nodes)
 
     cdef void clear(self, Books* books) noexcept nogil:
@@ -130,14 +131,28 @@ cdef class Timetable:
                 free[resource] = min(free[resource], steps[at].free[resource])
 
     cdef Step* steps_from(self, int64_t node, double begin, int64_t* count) noexcept nogil:
-        """The step of a node that holds at a moment, and those after it."""
-        cdef size_t low = 0, high = self._steps[node].size(), middle
+        """The step of a node that holds at a moment, and those after it.
+
+        A search asks a node for later and later moments: it goes on from the step of the last question, with wider
+        and wider strides.
+        """
+        cdef vector[Step]* steps = &self._steps[node]
+        cdef size_t low = self._asked[node], high, middle, stride = 1
+        if low >= steps.size() or steps.at(low).time > begin:
+            low = 0
+        high = low + 1
+        while high < steps.size() and steps.at(high).time <= begin:
+            low = high
+            high += stride
+            stride *= 2
+        high = min(high, steps.size())
         while high - low > 1:
             middle = (low + high) // 2
-            if self._steps[node][middle].time <= begin:
+            if steps.at(middle).time <= begin:
                 low = middle
             else:
                 high = middle
+        self._asked[node] = low
         count[0] = <int64_t> (self._steps[node].size() - low)
         return self._steps[node].data() + low
 
