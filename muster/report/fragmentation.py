@@ -7,11 +7,13 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
+from muster.cluster.ledger_arrays import Ints
+from muster.report.free_time import seconds_free
 from muster.report.timeline import FloatArray, held, window
 from muster.runtime.records import Record
 
-DECIMALS = 6
-"""Of a GPU: shares come in thousandths, what is finer is the rounding of sums."""
+THOUSANDTHS = 1000
+"""Of a GPU, as shares are counted."""
 
 
 def fragmentation(record: Record) -> float | None:
@@ -27,25 +29,23 @@ def fragmentation(record: Record) -> float | None:
     rows = held(record).select(code_of_node.alias("code"), "from_seconds", "to_seconds", "gpus")
     absent = _absent(record, nodes, start, end)
     rows = pl.concat([rows, absent]) if absent.height else rows
-    # A stable sort of small whole numbers is a radix sort, many times faster than one by two columns.
-    narrow = np.min_scalar_type(nodes.height)
-    codes, gpus = rows["code"].to_numpy().astype(narrow), rows["gpus"].to_numpy()
-    code = np.concatenate((nodes["code"].to_numpy().astype(narrow), codes, codes))
-    time = np.concatenate((np.full(nodes.height, start), rows["from_seconds"], rows["to_seconds"]))
-    change = np.concatenate((np.zeros(nodes.height), gpus, -gpus))
-    order = np.argsort(time, kind="stable")
-    order = order[np.argsort(code[order], kind="stable")]
-    code, time, change = code[order], time[order], change[order]
-    # Every node ends with nothing held, so one running sum serves all nodes.
-    used = np.round(np.cumsum(change), DECIMALS)
-    until = np.append(time[1:], end)
-    until[np.flatnonzero(code[1:] != code[:-1])] = end
-    capacity = nodes["gpus"].to_numpy()[code]
-    free = np.clip(capacity - used, 0.0, capacity)
-    free_seconds = free * (until - time)
-    lost = np.where(free < capacity, _share_of_jobs_larger_than(free, record), 0.0)
-    total = float(np.sum(free_seconds))
-    return float(np.sum(free_seconds * lost)) / total if total > 0 else None
+    stretches = (
+        rows["code"].to_numpy().astype(np.int64),
+        rows["from_seconds"].to_numpy(),
+        rows["to_seconds"].to_numpy(),
+        _thousandths(rows["gpus"]),
+    )
+    seconds = seconds_free(stretches, _thousandths(nodes["gpus"]), start, end)
+    amounts = np.arange(seconds.shape[1]) / THOUSANDTHS
+    total = float(np.sum(seconds @ amounts))
+    lost = float(np.sum(seconds[0] * amounts * _share_of_jobs_larger_than(amounts, record)))
+    return lost / total if total > 0 else None
+
+
+def _thousandths(gpus: pl.Series) -> Ints:
+    """Of GPUs, the unit of shares: whole numbers add up without rounding."""
+    whole: Ints = np.rint(gpus.to_numpy() * THOUSANDTHS).astype(np.int64)
+    return whole
 
 
 def _absent(record: Record, nodes: pl.DataFrame, start: float, end: float) -> pl.DataFrame:
@@ -70,13 +70,6 @@ def _absent(record: Record, nodes: pl.DataFrame, start: float, end: float) -> pl
 
 def _share_of_jobs_larger_than(free: FloatArray, record: Record) -> FloatArray:
     """Of the jobs not refused, the share that asks for more GPUs than each amount."""
-    gangs = record.jobs.filter(pl.col("outcome") != "refused")["gpus"].to_numpy()
-    sizes, counts = np.unique(gangs, return_counts=True)
-    fitting = np.append(0, np.cumsum(counts))
-    whole = free.astype(np.int64)
-    if not np.array_equal(whole, free):
-        return 1.0 - fitting[np.searchsorted(sizes, free, side="right")] / max(1, gangs.size)
-    # Whole numbers of GPUs are few: each is looked up once.
-    numbers = np.arange(whole.max(initial=0) + 1)
-    share: FloatArray = 1.0 - fitting[np.searchsorted(sizes, numbers, side="right")] / max(1, gangs.size)
-    return share[whole]
+    gangs = np.sort(record.jobs.filter(pl.col("outcome") != "refused")["gpus"].to_numpy())
+    share: FloatArray = 1.0 - np.searchsorted(gangs, free, side="right") / max(1, gangs.size)
+    return share

@@ -35,8 +35,9 @@ class Reason:
 
     def to_json(self, a: float, b: float) -> str:
         """The reason's numbers as the record keeps them: the text of `json.dumps`, which is slow for so many."""
-        numbers = self.parameters(a, b).items()
-        return "{" + ", ".join([f'"{name}": {float(value)!r}' for name, value in numbers]) + "}"
+        first = f'"{self.a}": {float(a)!r}' if self.a and isfinite(a) else ""
+        second = f'"{self.b}": {float(b)!r}' if self.b and isfinite(b) else ""
+        return f"{{{first}, {second}}}" if first and second else f"{{{first}{second}}}"
 
     def words(self, a: float, b: float) -> str:
         """The reason as a sentence."""

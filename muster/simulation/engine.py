@@ -67,6 +67,8 @@ _REPEATS_AT_MOST = 1000
 """Decisions in a row at one moment that change nothing and that no event calls for, before the plan is refused."""
 _REPAIRS_AT_LEAST = 100
 """Times as long as a repair takes they last at least: machines that come back may end the waiting."""
+_COPIED_BYTES = 64 * 2**20
+"""Memory of more bytes than this is mapped elsewhere when it grows; what is smaller may be copied."""
 _OFFER_AGAIN_SECONDS = 60.0
 """Until GPUs are offered again, where offers are events of their own and nothing else is to come."""
 _PROGRESS_EVERY = 256
@@ -621,5 +623,6 @@ def _restart_model(options: Options) -> RestartModel:
 
 
 def _grow(array: Structured[ColumnT], needed: int) -> None:
-    """Make an array longer in place, by a third at least."""
-    grow(array, max(needed, len(array) + len(array) // 3))
+    """Make an array longer in place: one that is copied meanwhile to twice its length, a larger one by a third."""
+    more = len(array) if array.nbytes < _COPIED_BYTES else len(array) // 3
+    grow(array, max(needed, len(array) + more))
