@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli import flags
+from muster.cli import PYTHONS_COLLECTION, flags
 from muster.cli.flag_groups import takes_flag_groups
 from muster.problems import ErrorCollector, InputError, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
@@ -167,6 +168,7 @@ def serve(
     served = nodes.served(errors)
     policy = errors.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     errors.settle()
+    gc.set_threshold(*PYTHONS_COLLECTION)
     serve_until_interrupted(
         Serving(home, *served, policy, turn, allowed, cost, listen, service.store, service.jobs, scheduler),
         lambda line: print(line, flush=True),
