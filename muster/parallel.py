@@ -23,7 +23,7 @@ Work = Callable[[Callable[[Any], None]], Any]
 """Takes a function to report with and gives a result; must be picklable, as must be what it gives."""
 
 
-_INTERRUPT = (signal.SIGINT,)
+_INTERRUPT = (signal.SIGINT, signal.SIGTERM)
 
 
 class RunFailedError(Exception):

@@ -1,6 +1,6 @@
 """Muster, from the command line: one file for each command or noun, which parses, calls and prints.
 
-This file is the entry point. It imports next to nothing itself, so that Ctrl-C finds it ready.
+This file is the entry point. It imports next to nothing itself, so that Ctrl-C and SIGTERM find it ready.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def main() -> None:
     """Run the command line and end the process with its status."""
     sys.unraisablehook = _interrupt_again
     gc.set_threshold(OBJECTS_PER_COLLECTION)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _interrupt_once)
     try:
         from muster.cli.app import run
 
@@ -49,6 +51,7 @@ def main() -> None:
 
         status = report_failure("--json" in sys.argv, INTERRUPTED, "interrupted; nothing was written")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.exit(_flushed(status))
 
 
@@ -62,6 +65,12 @@ def _flushed(status: int) -> int:
 
         return report_unwritable(error)
     return status
+
+
+def _interrupt_once(*_: object) -> None:
+    """Raise what Ctrl-C raises. `timeout` sends SIGTERM twice: the second must not end the clearing up."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    raise KeyboardInterrupt
 
 
 def _interrupt_again(unraisable: UnraisableHookArgs) -> None:

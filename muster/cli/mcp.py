@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ def mcp() -> None:
 
     Example: muster mcp
     """
+    # The thread that reads standard input does not end by an exception, and there is nothing to clear up.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     from mcp.server import MCPServer
     from mcp.types import ToolAnnotations
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,7 +146,7 @@ def profile(
     errors.settle()
 
     exact = Precision(error=measuring.precision / 100)
-    with view.progress_line() as on_progress, _terminated_as_interrupted():
+    with view.progress_line() as on_progress:
         measured = profile_job(job, most_cpus=measuring.cpus, precision=exact, on_progress=on_progress)
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         source = f"muster profile on {today}, {view.how(measured)}"
@@ -195,17 +193,3 @@ def _place(out: Path | None, name: str, overwrite: bool) -> Path:
     if out.exists() and not overwrite:
         raise InputError(Problem(str(out), "the file exists; name another one or say --overwrite"))
     return out
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends the job too, and not this command alone."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -152,6 +153,8 @@ def serve(
 
     Example: muster serve --gpus 8 --cpus 24 --memory 500GB
     """
+    # A stop while it starts is no failure to systemd; once it serves, the daemon answers SIGTERM itself.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     from muster.service.daemon import Serving
     from muster.service.daemon import serve as serve_until_interrupted
     from muster.service.home import home_folder

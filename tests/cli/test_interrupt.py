@@ -1,4 +1,4 @@
-"""Ctrl-C: status 130, one line, and nothing half written, at whatever moment it comes.
+"""Ctrl-C and SIGTERM: status 130, one line, and nothing half written, at whatever moment they come.
 
 The signal is sent from within the run, so it always comes midway; to the whole group, as a terminal does.
 """
@@ -40,6 +40,53 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, command: str) -> None:
         ["mine.py", "trace.csv"],
         ["__pycache__", "mine.py", "trace.csv"],
     )
+
+
+TERMINATING = """\
+import os
+import shutil
+import signal
+
+from muster.schedulers.parts import Order
+
+remove = shutil.rmtree
+
+def terminated_again(*folder, **how):
+    os.kill(os.getpid(), signal.SIGTERM)
+    remove(*folder, **how)
+
+shutil.rmtree = terminated_again
+
+class Terminating(Order):
+    name = "terminating"
+
+    def key(self, jobs):
+        os.kill({pid}, signal.SIGTERM)
+        signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "pid"),
+    [("simulate", "os.getpid()"), ("compare", "os.getppid()"), ("sweep", "os.getppid()")],
+)
+def test_sigterm_leaves_nothing(tmp_path: Path, command: str, pid: str) -> None:
+    """It comes again while the command clears up, as from `timeout`; to the command alone, which ends its processes."""
+    (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "mine.py").write_text(TERMINATING.format(pid=pid))
+    (tmp_path / "sweep.toml").write_text(
+        'schedulers = ["mine.py:Terminating"]\nclusters = ["1x8gpu"]\ntraces = "trace.csv"\n'
+    )
+    files = {path.name for path in tmp_path.iterdir()}
+    flags = ("--cluster", "1x8gpu", "--scheduler", "mine.py:Terminating")
+    run = ("sweep.toml",) if command == "sweep" else ("trace.csv", *flags)
+    stopped = muster_process(command, *run, "--out", "deep/out", folder=tmp_path)
+    assert (stopped.status, stopped.out) == (130, "")
+    assert stopped.err.splitlines()[-1].startswith("interrupted; ")
+    left = [path for path in tmp_path.rglob("*") if path.name.startswith(".muster-")]
+    assert left == []
+    if command != "sweep":
+        assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == files
 
 
 SITE = """\
