@@ -292,7 +292,7 @@ def submit(
     errors.of(speed.check)
     errors.settle()
     if file is None:
-        request = by_flags | {"name": name or flags.script_of(words), "command": words}
+        request = by_flags | {"name": flags.script_of(words) if name is None else name, "command": words}
     else:
         given = {field: value for field, value in by_flags.items() if _is_given(context, field)}
         request = file.request | given | ({} if name is None else {"name": name})

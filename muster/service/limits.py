@@ -26,13 +26,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from muster.checked_toml import parse_toml
 from muster.files import read_text
 from muster.formatting import counted
+from muster.patterns import WORD
 from muster.problems import Problem
 from muster.service.request import JobRequest
 from muster.service.store import Store
 
 LIMITS = "limits.toml"
 """Its name in the home, where no other file is named."""
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=WORD)]
 
 
 class Limit(BaseModel):

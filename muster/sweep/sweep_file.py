@@ -23,6 +23,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.shipped import parse_cluster
 from muster.files import read_text
+from muster.patterns import WORD
 from muster.problems import InputError, Problem
 from muster.schedulers.registry import build
 from muster.simulation import Failures, Options, rules_named
@@ -84,7 +85,7 @@ def _setting(value: object) -> str:
 
 
 Axis = Annotated[list[T], BeforeValidator(_listed), Field(min_length=1)]
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, pattern=WORD)]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
 Rate = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, strict=True)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]

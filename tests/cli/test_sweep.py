@@ -194,6 +194,10 @@ def test_a_changed_policy_or_trace_is_another_cell(tmp_path: Path, monkeypatch: 
             'schedulers = ["fifo", "fivo"]',
             ":1: schedulers.2.name: found 'fivo'; no such part or preset",
         ),
+        (
+            'schedulers = [{ name = "fifo", label = " " }]',
+            "label: found ' '; allowed: text that is not only spaces",
+        ),
         ('schedulers = ["fifo", "fifo"]', "another one is called the same; give each a label"),
         ('schedulers = [{ name = "las", settings = { quanta = 3 } }]', "las has no such setting"),
         ('clusters = ["1x0gpu"]', "clusters.1: found '1x0gpu'; allowed: 1 to "),

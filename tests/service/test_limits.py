@@ -43,6 +43,7 @@ def test_file_of_the_home_is_read_unless_one_is_named(tmp_path: Path) -> None:
             "[default]\nmax_job = 1\n",
             r"limits.toml:2: default.max_job: there is no such field; allowed: .*did you mean max_jobs",
         ),
+        ("[users.' ']\nmax_jobs = 1\n", r"limits.toml:.*allowed: text that is not only spaces"),
         (
             "[users.ann]\n\nmax_jobs = -1\n",
             r"limits.toml:3: users.ann.max_jobs: found -1; allowed: 0 or more",

@@ -212,6 +212,25 @@ def test_flags_override_the_file(
     assert [row.request.gpus for row in api.store.jobs()] == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("  ", "found '  '; allowed: text"), ("", "it must not be empty")]
+)
+def test_a_job_without_a_readable_name_is_refused(
+    api: Serving, muster: Muster, tmp_path: Path, name: str, said: str
+) -> None:
+    refused = muster("submit", "--name", name, "--", "x")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("--name: ")
+    assert said in refused.err
+    file = tmp_path / "job.toml"
+    file.write_text(f'name = "{name}"\ncommand = ["x"]\n')
+    refused = muster("submit", str(file))
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith(f"{file}:1: name: ")
+    assert said in refused.err
+    assert api.store.jobs() == []
+
+
 def test_words_after_a_job_file_are_refused(api: Serving, muster: Muster) -> None:
     refused = muster("submit", "job.toml", "more", "words")
     assert refused.status == 2
@@ -227,6 +246,7 @@ def test_words_after_a_job_file_are_refused(api: Serving, muster: Muster) -> Non
         ('model = "resnet19"', ["job.toml:3: model: ", "did you mean resnet18"]),
         ("gpus = ", ["job.toml:3: this is not TOML"]),
         ("gpus = 2\ngpu_share = 0.5", ["job.toml: ", "gpu_share is of one GPU"]),
+        ('tenant = "  "', ["job.toml:3: tenant: found '  '; allowed: ", "not only spaces"]),
     ],
 )
 def test_a_wrong_file_is_reported_with_its_lines(
