@@ -14,7 +14,7 @@ ALLOWED = {
     TEXT: "text without null characters",
     FOLDER: "an absolute path, which starts with / and has no null characters",
     VARIABLE: "letters, digits and _, of which the first is no digit",
-    CONSTRAINT: "gpu_type=NAME, gpu_type=NAME|NAME or label=NAME, without spaces",
+    CONSTRAINT: "gpu_type=NAME or label=NAME (several: NAME|NAME), without spaces",
     WORD: "text that is not only spaces",
 }
 """By pattern, for error messages: `allowed: text without control characters`."""

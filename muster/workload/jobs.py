@@ -390,7 +390,8 @@ def nodes_allowed(constraint: str, cluster: Cluster, source: str) -> Sequence[bo
             allowed = [node.gpu_type.casefold() in wanted for node in cluster.nodes]
             known = ", ".join(cluster.gpu_types)
         case _:
-            allowed = [value in node.labels for node in cluster.nodes]
+            names = set(value.split("|"))
+            allowed = [not names.isdisjoint(node.labels) for node in cluster.nodes]
             known = ", ".join(sorted({label for node in cluster.nodes for label in node.labels})) or "none"
     if not any(allowed):
         what = f"no node of cluster {cluster.name} has it; there are: {known}"

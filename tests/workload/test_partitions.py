@@ -10,6 +10,7 @@ from muster.cluster.slurm_nodes import read_slurm_site
 from muster.problems import InputError
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
+from muster.workload.jobs import nodes_allowed
 from muster.workload.trace import trace_of
 
 SITE = """
@@ -73,3 +74,13 @@ def test_partitions_mean_nothing_where_the_cluster_has_none() -> None:
 def test_a_partition_without_nodes_is_refused(partition: str, constraint: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         nodes_of_jobs(site(), "fifo", [partition], constraint=[constraint])
+
+
+@pytest.mark.parametrize(
+    ("constraint", "allowed"),
+    [("gpu_type=a100|h100", "abc"), ("label=partition:debug", "bc"), ("label=partition:train|nowhere", "ab")],
+)
+def test_a_bar_in_a_constraint_means_any_of_them(constraint: str, allowed: str) -> None:
+    cluster = site()
+    meets = nodes_allowed(constraint, cluster, "by hand")
+    assert [node.name for node, one in zip(cluster.nodes, meets, strict=True) if one] == list(allowed)

@@ -62,7 +62,7 @@ DEEP = b'{"name": ' + b"[" * 100_000
             "min_gpus and max_gpus are 1 and 2, and gpus is 0.5; allowed",
         ),
         ({"constraint": "gpu_type=A100"}, "constraint", "there are: GPU"),
-        ({"constraint": "fast"}, "constraint", "allowed: gpu_type=NAME, gpu_type=NAME|NAME or label=NAME"),
+        ({"constraint": "fast"}, "constraint", "allowed: gpu_type=NAME or label=NAME (several: NAME|NAME)"),
         ({"constraint": "gpu_type=gpu|h 100"}, "constraint", "without spaces"),
         ({"tenant": "vision\x85"}, "tenant", "allowed: text without control characters"),
         ({"model": "resnet19"}, "model", "did you mean resnet18"),
