@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 import muster
 from muster.service.api import health, history, jobs, nodes, prune, record, sessions, starts, tokens, what_if
@@ -12,6 +12,7 @@ from muster.service.api.changes import ChangeStream
 from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
+from muster.service.api.query import check_query
 from muster.service.api.safe_headers import SafeHeaders
 from muster.service.api.service import Service
 from muster.service.daemon_status import DaemonStatus
@@ -33,6 +34,8 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         # Their pages load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
+        # Of all routes, those of the pages too.
+        dependencies=[Depends(check_query)],
     )
     what_ifs = WhatIfs(home)
     app.state.service = Service(

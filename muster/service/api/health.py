@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ _HANGS_SECONDS = 60.0
 _RESOURCES = {"gpus": 1.0, "cpus": 1.0, "memory_bytes": 1e9, "storage_bytes_per_second": 1e9}
 """In the units that Prometheus wants, and how many of them make one of ours."""
 _UNWELL: dict[int | str, dict[str, Any]] = {
-    503: {"model": Failure, "description": "Something keeps it from its work, or it hangs"}
+    422: {"model": Failure, "description": HTTPStatus(422).phrase},
+    503: {"model": Failure, "description": "Something keeps it from its work, or it hangs"},
 }
 
 router = APIRouter(tags=["health"])

@@ -60,8 +60,6 @@ class JobBatch(BaseModel):
 class JobSearchQuery(BaseModel):
     """What to search for, and how to sort it."""
 
-    model_config = ConfigDict(extra="forbid")
-
     text: Annotated[
         str,
         Field(max_length=200, pattern=TEXT, description="Part of a name or a user, or a number."),

@@ -201,14 +201,14 @@ async def what_if_list(visit: VisitHere) -> Response:
 
 
 @router.get("/login")
-def login() -> Response:
-    """The form for a token, which a script sends; a code in the address is sent at once."""
+def login(to: str = "/") -> Response:  # noqa: ARG001 - the script of the page reads it
+    """The form for a token, which a script sends; a code in the address is sent at once. Both lead to a page."""
     return page("login.html.j2", {})
 
 
 @router.get("/static/{name}")
-def static(name: str) -> Response:
-    """A script or a style sheet."""
+def static(name: str, v: str = "") -> Response:  # noqa: ARG001 - it keeps browsers from an older one
+    """A script or a style sheet; with another version the address is another one."""
     found = static_file(name)
     if found is None:
         raise Refused(404, f"there is no file {name}")
