@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from muster.cli.progress import noted_if_slow
 from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ Start = Mapping[str, Any]
 
 def starts_of_queue(client: Client, draws: int) -> dict[str, Any]:
     """When the jobs that wait are expected to start, and what simulations of the queue begin with."""
-    with noted_if_slow(_simulates(draws)):
-        found: dict[str, Any] = client.get("/v1/starts", draws=draws)
+    client.waiting_for = _simulates(draws)
+    found: dict[str, Any] = client.get("/v1/starts", draws=draws)
     return found
 
 
@@ -27,7 +26,8 @@ def would_start_live(request: Mapping[str, Any], draws: int) -> dict[str, Any]:
     from muster.service.client import Client, Refusal
 
     asked = {"name": "would", "command": ["true"], "directory": "/", **request}
-    with Client.of_environment() as client, noted_if_slow(_simulates(draws)):
+    with Client.of_environment() as client:
+        client.waiting_for = _simulates(draws)
         try:
             found: dict[str, Any] = client.post("/v1/would", {"request": asked, "draws": draws})
         except Refusal as refusal:

@@ -52,17 +52,14 @@ def why(
 
 
 def _live(job: str) -> tuple[dict[str, object], list[str]]:
-    from muster.cli.progress import noted_if_slow
     from muster.problems import InputError, Problem
     from muster.service.client import Client
 
     if not job.isascii() or not job.isdecimal() or int(job) < 1:
         hint = "allowed: a whole number from 1 on; jobs of a recorded run need --record DIR"
         raise InputError(Problem("JOB", hint, found=job))
-    with (
-        Client.of_environment() as client,
-        noted_if_slow("The daemon simulates the queue; at most 5 seconds."),
-    ):
+    with Client.of_environment() as client:
+        client.waiting_for = "The daemon simulates the queue; at most 5 seconds."
         answer = client.get(f"/v1/jobs/{int(job)}/why")
     return answer, list(answer["sentences"])
 

@@ -22,6 +22,8 @@ from muster.service.unix_socket import SCHEME, connect
 
 _SECONDS = 300.0
 """Without a word from the daemon: where it has never simulated before, `why` compiles first."""
+_SILENT_SECONDS = 2.0
+"""Without a word from us."""
 _PIECE = 2**20
 Answer = TypeVar("Answer")
 
@@ -66,6 +68,8 @@ class Client:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url
+        self.waiting_for = f"The daemon at {url} has not answered yet; waiting for it."
+        """What is said, once, where an answer takes a while; empty: nothing, as beside a live view."""
         self._connection = _connection(url)
         self._headers = {"Accept": "application/json"} | (
             {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -143,12 +147,13 @@ class Client:
     def _answer(
         self, method: str, path: str, sent: bytes | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
-        if self._connection.sock is not None and _is_ended(self._connection.sock):
+        # Nothing is to be read while nothing is asked, but for the end: a daemon hangs up after a while.
+        if self._connection.sock is not None and _is_readable(self._connection.sock, 0.0):
             self._connection.close()
         if self._connection.sock is not None:
             try:
                 self._connection.request(method, path, sent, headers)
-                return self._connection.getresponse()
+                return self._response()
             except (ConnectionError, http.client.BadStatusLine):
                 # The daemon has ended the connection while it was asked.
                 if method != "GET":
@@ -156,6 +161,12 @@ class Client:
                 self._connection.close()
         self._connect()
         self._connection.request(method, path, sent, headers)
+        return self._response()
+
+    def _response(self) -> http.client.HTTPResponse:
+        if self.waiting_for and not _is_readable(self._connection.sock, _SILENT_SECONDS):
+            print(self.waiting_for, file=sys.stderr, flush=True)
+            self.waiting_for = ""
         return self._connection.getresponse()
 
     def _connect(self) -> None:
@@ -184,11 +195,11 @@ class Client:
         return InputError(Problem("MUSTER_URL", what, found=self.url))
 
 
-def _is_ended(idle: socket.socket) -> bool:
-    """Whether the other side has ended a connection on which nothing is asked, as a daemon does after a while."""
+def _is_readable(connection: socket.socket, seconds: float) -> bool:
+    """Whether something comes from the other side within so many seconds: a part of an answer, or the end."""
     poll = select.poll()
-    poll.register(idle, select.POLLIN)
-    return bool(poll.poll(0))
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -221,6 +232,7 @@ class PatientClient:
         while True:
             try:
                 self._client = self._client or Client.of_environment()
+                self._client.waiting_for = ""
                 answer = what(self._client)
             except Unable as why:
                 if not self._has_answered:

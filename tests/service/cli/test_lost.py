@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -77,6 +79,23 @@ def test_a_lost_answer_to_a_submission_says_the_job_may_exist(
         looked = muster("queue")
         assert looked.status == 1
         assert looked.err == f"the daemon at {url} hung up before its answer was whole\n"
+
+
+@pytest.mark.usefixtures("no_daemon")
+def test_a_command_says_that_a_daemon_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers here only after the command has said that it waits."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setenv("MUSTER_URL", url)
+        command = [sys.executable, "-m", "muster", "token", "list"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
+            assert asking.stderr is not None
+            connection, _ = listener.accept()
+            with connection:
+                said = asking.stderr.readline()
+                connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{"tokens":[]}')
+                assert asking.wait(60) == 0, asking.stderr.read()
+    assert said == f"The daemon at {url} has not answered yet; waiting for it.\n"
 
 
 def test_a_connection_that_was_ended_while_idle_is_opened_again() -> None:
