@@ -65,10 +65,12 @@ def cluster(
 def _found(source: str, address: str | None) -> tuple[Cluster, tuple[str, ...]]:
     """The cluster of a source, and what a reader of it should know."""
     if source == _RAY:
+        from muster.cli.progress import noted_if_slow
         from muster.service.engines.factory import EngineOptions
         from muster.service.engines.registry import configured_engine
 
-        return configured_engine(source, EngineOptions(address=address)).cluster, ()
+        with noted_if_slow(f"Waiting for engine {source} at {address} to answer."):
+            return configured_engine(source, EngineOptions(address=address)).cluster, ()
     site = _running_site() if source == _SLURM else _site_of_file(Path(source))
     return site.cluster, site.notes
 

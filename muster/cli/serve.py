@@ -78,6 +78,7 @@ class NodeFlags:
 
     def served(self, errors: ErrorCollector) -> tuple[str, ConfiguredEngine]:
         """The engine's name and the engine; fake nodes imply theirs. `errors` collects what is wrong."""
+        from muster.cli.progress import noted_if_slow
         from muster.service.engines.factory import EngineOptions
         from muster.service.engines.registry import FAKE, LOCAL, configured_engine
 
@@ -86,7 +87,9 @@ class NodeFlags:
         options = EngineOptions(
             self.gpus, self.cpus, memory_gb, self.fake_nodes, self.partition, self.address
         )
-        return name, errors.of(configured_engine, name, options)
+        where = "" if self.address is None else f" at {self.address}"
+        with noted_if_slow(f"Waiting for engine {name}{where} to answer."):
+            return name, errors.of(configured_engine, name, options)
 
 
 @dataclass(frozen=True)

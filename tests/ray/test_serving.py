@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,9 @@ from typing import Any
 import pytest
 
 from muster.cluster.shipped import parse_cluster
+from muster.problems import InputError
+from muster.service.engines.factory import EngineOptions
+from muster.service.engines.registry import configured_engine
 from tests.ray.cluster import ADDRESS, RayCluster, wait_for
 from tests.service.cli.daemons import Person, open_folder
 from tests.slurm.cluster import mounted
@@ -149,11 +153,43 @@ def test_a_ray_cluster_becomes_a_cluster_file(site: RaySite) -> None:
     ]
 
 
-def test_what_is_no_head_of_ray_is_refused(site: RaySite) -> None:
+@pytest.mark.parametrize(
+    ("banner", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "says b'SSH-2.0-OpenSSH_9.2\\r\\n'"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "says b'HTTP/1.1 400 Bad Request"),
+        (b"-ERR", "says b'-ERR'"),
+        (b"", "hangs up"),
+    ],
+)
+def test_what_is_no_head_of_ray_is_refused(banner: bytes, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def answer() -> None:
+            with listener.accept()[0] as other:
+                other.recv(1000)
+                other.sendall(banner)
+
+        server = threading.Thread(target=answer)
+        server.start()
+        with pytest.raises(InputError) as refused:
+            configured_engine("ray", EngineOptions(address=address))
+        server.join()
+    expected = f"--address: found '{address}'; what listens at {address} {words}"
+    assert str(refused.value).startswith(expected)
+    assert str(refused.value).endswith("; allowed: the head of a Ray cluster. Hint: ray status")
+
+
+def test_a_server_that_says_nothing_is_refused(site: RaySite) -> None:
+    """It is said meanwhile what is being waited for."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         said = site.person.is_refused(site.home, "--engine", "ray", "--address", address)
-    assert f"--address: found '{address}'; Ray at {address} " in said
+    assert f"Waiting for engine ray at {address} to answer.\n" in said
+    assert (
+        f"what listens at {address} has not answered within 5 s; allowed: the head of a Ray cluster" in said
+    )
 
 
 def test_a_node_of_another_muster_is_refused(site: RaySite) -> None:

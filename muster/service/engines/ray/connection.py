@@ -21,6 +21,14 @@ CONNECT_SECONDS = 40.0
 ANSWER_SECONDS = 30.0
 """For one request; more than the link itself waits for any agent."""
 _KNOCK_SECONDS = 5.0
+"""For a head on a busy machine, to be reached and to answer; one that is not busy takes milliseconds."""
+_TLS = "RAY_USE_TLS"
+"""Variable with which Ray encrypts its connections: then only Ray itself can ask the head."""
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""Begins a connection of HTTP/2, with no settings of its own (RFC 9113, 3.4)."""
+_FRAME_BYTES, _FRAME_TYPE, _SETTINGS = 9, 3, 4
+"""Length of a frame's head, where its type stands in it, and the type of settings."""
+_SHOWN_BYTES = 40
 _LOG_BYTES = 2000
 
 
@@ -129,10 +137,33 @@ class RayConnection:
 
 
 def knock(address: str) -> None:
-    """Raise RayError if nothing listens at HOST:PORT."""
+    """Raise RayError if nothing listens at HOST:PORT, or something that is not the head of a Ray cluster.
+
+    A head speaks gRPC, so it answers the beginning of an HTTP/2 connection with its settings at once.
+    """
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+        door = socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS)
     except OSError as error:
         what = error.strerror or str(error)
         raise RayError(f"no head of a Ray cluster listens at {address}: {what}") from error
+    with door:
+        if os.environ.get(_TLS, "0").lower() in ("0", "false"):
+            _check_answer(address, door)
+
+
+def _check_answer(address: str, door: socket.socket) -> None:
+    expected = "allowed: the head of a Ray cluster"
+    said = b""
+    try:
+        door.sendall(_PREFACE)
+        while len(said) < _FRAME_BYTES and (more := door.recv(_LOG_BYTES)):
+            said += more
+    except TimeoutError as error:
+        what = f"what listens at {address} has not answered within {_KNOCK_SECONDS:g} s; {expected}"
+        raise RayError(what) from error
+    except OSError as error:
+        raise RayError(f"what listens at {address} hangs up; {expected}") from error
+    if len(said) < _FRAME_BYTES or said[_FRAME_TYPE] != _SETTINGS:
+        words = f"says {said[:_SHOWN_BYTES]!r}" if said else "hangs up"
+        raise RayError(f"what listens at {address} {words}; {expected}")
