@@ -202,6 +202,7 @@ def errors_of(jobs: object, cluster: Any = CLUSTER, scheduler: Any = "fifo", **o
         (JOBS | {"gpus": np.ones((3, 2))}, "jobs: gpus: holds Array(Float64, shape=(2,)) values; allowed:"),
         ({name: [] for name in JOBS}, "jobs: there is no job in it: no rows"),
         ({"job_id": ["a"]}, "jobs: this is no trace that is known here; found columns job_id"),
+        (pl.LazyFrame(JOBS), "jobs: found 'LazyFrame'; allowed: a path, a Trace, a data frame"),
         (17, "jobs: found 'int'; allowed: a path, a Trace, a data frame, or a mapping of column names"),
         ("missing.csv", "missing.csv: there is no such file"),
     ],

@@ -240,6 +240,17 @@ def test_sacct_text_takes_jobs_that_ran_on_gpus(tmp_path: Path) -> None:
     )
 
 
+def test_sacct_text_may_be_joined_from_several_files(tmp_path: Path) -> None:
+    """As by `cat january.txt february.txt`: each begins with the header."""
+    header, *rows = samples.SACCT.splitlines(keepends=True)
+    joined = read(tmp_path, header + "".join(rows[:4]) + header + "".join(rows[4:]))
+    whole = read(tmp_path, samples.SACCT)
+    assert joined.jobs.equals(whole.jobs)
+    assert joined.notes == ("passed over 1 repeated header, as of joined files", *whole.notes)
+    assert joined.lines is not None
+    assert joined.lines.to_list()[-1] == len(rows) + 2
+
+
 @pytest.mark.parametrize(
     ("header", "cells", "gpus", "memory_gb"),
     [
@@ -305,6 +316,21 @@ def test_sacct_keeps_what_the_scheduler_knew_and_did(tmp_path: Path) -> None:
         (60.0, 120.0, 60.0, "gpu", "low", 9.0, 1, 0, "0:15"),
     ]
     assert trace.notes == ("set 1 time limit to the time that the job really ran",)
+
+
+def test_earlier_runs_of_requeued_jobs_are_not_called_unfinished(tmp_path: Path) -> None:
+    text = (
+        "JobID|Submit|Start|End|Elapsed|State|ReqTRES\n"
+        "7|2024-01-01T00:00:00|2024-01-01T00:00:05|2024-01-01T00:01:05|00:01:00|REQUEUED|gres/gpu=1\n"
+        "7|2024-01-01T00:01:05|2024-01-01T00:02:05|2024-01-01T00:04:05|00:02:00|COMPLETED|gres/gpu=1\n"
+        "8|2024-01-01T00:01:05|2024-01-01T00:02:05|Unknown|00:02:00|RUNNING|gres/gpu=1\n"
+    )
+    trace = read(tmp_path, text)
+    assert columns(trace, "job_id", "duration_seconds") == [("7", 120.0)]
+    assert trace.notes == (
+        "dropped 1 of 3 rows: an earlier run of a requeued job",
+        "dropped 1 of 2 rows: not finished when the log was written",
+    )
 
 
 USED_HEADER = (

@@ -91,7 +91,8 @@ def table_of(columns: object, where: str) -> TraceTable:
     """
     if isinstance(columns, pl.DataFrame):
         return _typed_table(columns.fill_nan(None), where, first_line=1)
-    if hasattr(columns, "columns") and hasattr(columns, "isna"):
+    # In this order: a lazy frame of polars warns where its columns are asked for.
+    if hasattr(columns, "isna") and hasattr(columns, "columns"):
         named: Mapping[Any, Any] = {name: _cells_of_pandas(columns[name]) for name in columns.columns}  # type: ignore[index]
     elif isinstance(columns, Mapping):
         named = columns

@@ -49,6 +49,8 @@ def read(content: Content) -> Reading:
     """Accounts become tenants; what did not end, never started or asked for no GPU is left out."""
     reading = read_all(content)
     reading.drop_without_gpus()
+    earlier = pl.col("status").str.contains(_OPEN) & ~pl.col(OPEN)
+    reading.drop(earlier, "an earlier run of a requeued job")
     reading.drop(pl.col("status").str.contains(_OPEN), "not finished when the log was written")
     reading.frame = reading.frame.drop(OPEN)
     reading.drop(

@@ -41,7 +41,7 @@ def recognise(content: Content) -> bool:
 def read(content: Content) -> Reading:
     """One row a job: steps go; GPUs, CPUs and memory come from what was requested, else allocated."""
     assert isinstance(content, TraceTable)
-    table = TraceTable(content.where, content.cells.rename(str.lower), content.lines)
+    table, headers = _without_repeated_headers(content)
     cells = Cells(table, {**_NAMES, "gpus": "reqtres"})
     have = set(table.header)
     none = pl.repeat(None, table.cells.height, dtype=pl.Float64, eager=True)
@@ -86,10 +86,20 @@ def read(content: Content) -> Reading:
         **({"node_list": text("nodelist")} if "nodelist" in have else {}),
     }
     reading = cells.reading(columns)
+    if headers:
+        reading.notes.append(f"passed over {counted(headers, 'repeated header')}, as of joined files")
     reading.drop(pl.col("job_id").str.contains(r"^[^\[]*\."), "steps of jobs")
     reading.drop(pl.col("submit_seconds").is_null(), "no submission time")
     _note_parts_of_gpus(reading)
     return reading
+
+
+def _without_repeated_headers(content: TraceTable) -> tuple[TraceTable, int]:
+    """The table, names of columns in lower case, and how often its header stood among its lines."""
+    cells = content.cells.rename(str.lower)
+    repeated = (cells["jobid"].cast(pl.String).str.to_lowercase() == "jobid").fill_null(value=False)
+    table = TraceTable(content.where, cells.filter(~repeated), content.lines.filter(~repeated))
+    return table, int(repeated.sum())
 
 
 def _note_parts_of_gpus(reading: Reading) -> None:
