@@ -318,6 +318,43 @@ def test_sacct_keeps_what_the_scheduler_knew_and_did(tmp_path: Path) -> None:
     assert trace.notes == ("set 1 time limit to the time that the job really ran",)
 
 
+@pytest.mark.parametrize(
+    ("name", "limit", "seconds"),
+    [
+        ("Timelimit", "1-02:03:04", 93_784.0),
+        ("Timelimit", "Partition_Limit", None),
+        ("Timelimit", "INVALID", None),
+        ("Timelimit", "", None),
+        ("TimelimitRaw", "90", 5400.0),
+        ("TimelimitRaw", "UNLIMITED", None),
+        ("TimelimitRaw", "Partition_Limit", None),
+    ],
+)
+def test_sacct_time_limits(tmp_path: Path, name: str, limit: str, seconds: float | None) -> None:
+    text = f"JobID|Submit|Elapsed|{name}|ReqTRES\n7|2024-01-01T00:00:05|00:01:00|{limit}|gres/gpu=1\n"
+    assert read(tmp_path, text).jobs["time_limit_seconds"].to_list() == [seconds]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("Timelimit", "2 hours"), ("Timelimit", "-5"), ("TimelimitRaw", "1:30")]
+)
+def test_a_time_limit_that_is_none_is_refused(tmp_path: Path, name: str, limit: str) -> None:
+    text = f"JobID|Submit|Elapsed|{name}|ReqTRES\n7|2024-01-01T00:00:05|00:01:00|{limit}|gres/gpu=1\n"
+    with pytest.raises(
+        InputError, match=f":2: {name.lower()}: found '?{limit}'?; allowed: a .*UNLIMITED or Partition"
+    ):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("tres", ["cpu=1.50K,gres/gpu=1", "cpu=2,gres/gpu=1K", "gres/gpu:a100=0.5,node=1"])
+def test_sacct_amounts_that_are_not_whole_are_refused(tmp_path: Path, tres: str) -> None:
+    text = f"JobID|Submit|Elapsed|ReqTRES\n7|2024-01-01T00:00:05|00:01:00|{tres}\n"
+    with pytest.raises(
+        InputError, match=f":2: reqtres: found '{tres}'; allowed: whole numbers of cpu and gres/gpu"
+    ):
+        read(tmp_path, text)
+
+
 def test_earlier_runs_of_requeued_jobs_are_not_called_unfinished(tmp_path: Path) -> None:
     text = (
         "JobID|Submit|Start|End|Elapsed|State|ReqTRES\n"

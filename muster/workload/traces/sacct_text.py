@@ -26,6 +26,10 @@ _LENGTH = ("elapsedraw", "elapsed", "end")
 _PARTS = "parts of GPUs"
 _NEGATIVE = "INVALID"
 """What Slurm writes for a time below 0, as where a clock was set back."""
+_NO_LIMIT = ("unlimited", "infinite", "partition_limit", "partition limit", "invalid")
+"""What Slurm writes, in lower case, where a job has no limit of its own."""
+_AMOUNT = r",(?:cpu|gres/gpu(?::[^=,]+)?)="
+_WHOLE_AMOUNT = _AMOUNT + r"\d+,"
 _MEMORY = r"^([\d.]+)([KMGTP]?)([cn]?)$"
 
 
@@ -56,6 +60,7 @@ def read(content: Content) -> Reading:
     start = cells.times("start") if "start" in have else none
     end = cells.times("end") if "end" in have else none
     duration = _elapsed(cells, have).fill_null(end - start)
+    _refuse_odd_amounts(cells, have)
     resources = _resources(
         {name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, _counts(cells, have, none)
     )
@@ -135,12 +140,17 @@ def _elapsed(cells: Cells, have: set[str]) -> pl.Series:
 
 def _limit(cells: Cells, have: set[str], none: pl.Series) -> pl.Series:
     """Seconds that a job may run; null where there is no limit. `TimelimitRaw` counts minutes."""
-    if "timelimitraw" in have:
-        minutes = cells.raw("timelimitraw").cast(pl.Float64, strict=False)
-        return minutes.set(minutes <= 0, None) * 60
-    if "timelimit" not in have:
+    name = next((name for name in ("timelimitraw", "timelimit") if name in have), None)
+    if name is None:
         return none
-    seconds = clock_seconds(cells.raw("timelimit"))  # UNLIMITED and Partition_Limit are no times.
+    raw = cells.raw(name)
+    if raw.dtype == pl.String:
+        raw = raw.set(raw.str.to_lowercase().is_in(_NO_LIMIT).fill_null(value=False), None)
+    minutes = name == "timelimitraw"
+    seconds = raw.cast(pl.Float64, strict=False) * 60 if minutes else clock_seconds(raw)
+    bad = (seconds.is_null() & raw.is_not_null()) | (seconds < 0).fill_null(value=False)
+    unit = "a number of minutes" if minutes else "a time such as 1-02:03:04"
+    cells.checks.refuse(bad, name, raw, f"allowed: {unit}, UNLIMITED or Partition_Limit")
     return seconds.set(seconds <= 0, None)
 
 
@@ -175,6 +185,17 @@ def _resources(texts: dict[str, pl.Series], counts: dict[str, pl.Series]) -> dic
         memory_gb=pl.coalesce(*(_tres_memory(name) for name in _TRES), old_memory),
     )
     return found.to_dict()
+
+
+def _refuse_odd_amounts(cells: Cells, have: set[str]) -> None:
+    """Refuse CPUs and GPUs that are no whole numbers, as `gres/gpu=1.5K`: a part of them would be read."""
+    for name in _TRES:
+        if name in have:
+            # A comma on each side of each amount, so that matches do not share one.
+            raw = cells.text(name)
+            parts = "," + raw.str.replace_all(",", ",,", literal=True) + ","
+            odd = parts.str.count_matches(_AMOUNT) != parts.str.count_matches(_WHOLE_AMOUNT)
+            cells.checks.refuse(odd, name, raw, "allowed: whole numbers of cpu and gres/gpu")
 
 
 def _tres_number(column: str, resource: str) -> pl.Expr:
