@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from muster.advise.site import TWIN, TWIN_JOBS, Site
 from muster.cluster.shipped import parse_cluster
 from muster.cluster.slurm_nodes import SlurmSite, read_slurm_site
 from muster.files import read_text
-from muster.formatting import DAY
+from muster.formatting import DAY, counted
 from muster.problems import InputError, Problem, Unable
 from muster.slurm_config import SlurmConfig, read_slurm_config
 from muster.slurm_queries import SlurmError, SlurmQueries
+from muster.workload.jobs import without_nodes
 from muster.workload.site_log import read_site_log
 
 FIELDS = (
@@ -45,6 +47,10 @@ def read_site(
     whole = read_site_log(log)
     known = {**config.settings, **(settings or {})}
     site = Site(whole.trace, whole.jobs, found.cluster, known, scheduler, twin_jobs, found.away, whole.lacks)
+    gone = int(without_nodes(whole.trace, found.cluster).sum())
+    if gone:
+        what = f"{counted(gone, 'job')} of a partition or a type of GPU that no node has now: not simulated"
+        found = replace(found, notes=(*found.notes, what))
     sources = ((str(log), whole.notes), (cluster, found.notes), (str(slurm_config or cluster), config.notes))
     return site, [(source, note) for source, own in sources for note in own]
 

@@ -17,6 +17,7 @@ from muster.report.recorded import has_starts
 from muster.schedulers.backfill.slurm_cycles import SlurmCycles
 from muster.schedulers.registry import build, clock_phases
 from muster.simulation import Options, simulate
+from muster.workload.jobs import without_nodes
 from muster.workload.trace import Trace
 
 TWIN = "slurm"
@@ -109,8 +110,9 @@ class Site:
 
     @cached_property
     def newest(self) -> Trace:
-        """The jobs that a simulation takes."""
-        jobs = self.trace.jobs.sort("submit_seconds", maintain_order=True).tail(self.twin_jobs)
+        """The jobs that a simulation takes: none of a partition or a type of GPU that no node has now."""
+        able = self.trace.jobs.filter(~without_nodes(self.trace, self.cluster))
+        jobs = able.sort("submit_seconds", maintain_order=True).tail(self.twin_jobs)
         zero = jobs["submit_seconds"].min()
         moments = [pl.col(name) - zero for name in ("submit_seconds", "start_seconds", "end_seconds")]
         return Trace(jobs.with_columns(moments), self.trace.source)

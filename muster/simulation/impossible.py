@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -38,13 +38,16 @@ def set_impossible_aside(
     needed = np.where(asked["sync"] == RIGID, asked["gpus"], asked["min_gpus"])
     gpus = np.array([node.gpus for node in cluster.nodes])
     room = (table.node_allowed * gpus).sum(axis=1)[asked["constraint"]]
+    nowhere = np.isin(asked["constraint"], list(table.unmet))
+    if nowhere.any() and not options.skip_impossible:
+        raise InputError(*_unmet_places(table, trace))
     problems = {
         int(job): _Impossible(
             f"cluster {cluster.name} has {counted(int(room[job]), 'GPU')} that it may use",
             _column_of_size(asked[job]),
             int(needed[job]),
         )
-        for job in np.flatnonzero(needed > room)
+        for job in np.flatnonzero((needed > room) | nowhere)
     }
     if REQUESTS in honours:
         problems |= _too_large_requests(table, cluster, problems)
@@ -68,6 +71,22 @@ def set_impossible_aside(
         )
     table.facts["state"][impossible] = REFUSED
     return tuple(table.ids.gather(impossible).to_list())
+
+
+def _unmet_places(table: JobTable, trace: Trace) -> Iterator[Problem]:
+    """A problem for each constraint or partition that no node meets, at the first of its jobs."""
+    lines = _lines(trace)
+    for number, problem in table.unmet.items():
+        jobs = np.flatnonzero(table.asked["constraint"] == number)
+        column = problem.column or "constraint"
+        more = f", and {len(jobs) - 1:,} more" if len(jobs) > 1 else ""
+        who = f"job {table.ids[int(jobs[0])]}{more}"
+        yield replace(
+            problem,
+            row=None if lines is None else lines[int(jobs[0])],
+            column=trace.names.get(column, column),
+            what=f"{problem.what}; {who} can never run; leave such jobs out with --skip-impossible",
+        )
 
 
 @dataclass(frozen=True)

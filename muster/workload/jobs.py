@@ -199,6 +199,8 @@ class JobTable:
     ring_seconds: Floats = dataclasses.field(default_factory=lambda: np.zeros((2, 1, 0)))
     """What a ring of 1, 2, ... workers adds to a step on its best place (`speed.parameter_server.ring`), by
     `sized.ring`: what compute does not hide, and all of it."""
+    unmet: Mapping[int, Problem] = dataclasses.field(default_factory=dict)
+    """By `asked.constraint`, why no node meets it. Its jobs can never run; its row of `node_allowed` means nothing."""
 
     def __len__(self) -> int:
         """Number of jobs."""
@@ -272,6 +274,7 @@ def job_table(
     partitions, asked["partition"] = _numbered(jobs["partition"])
     qos, asked["qos"] = _numbered(jobs["qos"])
     places, asked["constraint"] = _numbered(_places(jobs, cluster), first="")
+    node_allowed, unmet = _places_allowed(places, cluster, trace.source)
     asked["most_doublings"] = _most_doublings(jobs, profiled, trace.source)
 
     seconds = np.array([reference_seconds.get(model, 1.0) for model in models])[asked["model"]]
@@ -297,7 +300,8 @@ def job_table(
         users=tuple(users),
         partitions=tuple(partitions),
         qos=tuple(qos),
-        node_allowed=np.array([_place_allowed(place, cluster, trace.source) for place in places]),
+        node_allowed=node_allowed,
+        unmet=unmet,
     )
 
 
@@ -340,6 +344,25 @@ def _places(jobs: pl.DataFrame, cluster: Cluster) -> pl.Series:
         return jobs["constraint"]
     partitioned = pl.when(jobs["partition"] != "").then(_SEPARATOR + jobs["partition"]).otherwise(pl.lit(""))
     return jobs.select(pl.col("constraint") + partitioned).to_series()
+
+
+def _places_allowed(places: Sequence[str], cluster: Cluster, source: str) -> tuple[Bools, dict[int, Problem]]:
+    """Which nodes each place has, by its number, and why where it has none."""
+    allowed = np.ones((len(places), len(cluster.nodes)), np.bool_)
+    unmet = {}
+    for number, place in enumerate(places):
+        try:
+            allowed[number] = _place_allowed(place, cluster, source)
+        except InputError as error:
+            unmet[number] = error.problems[0]
+    return allowed, unmet
+
+
+def without_nodes(trace: Trace, cluster: Cluster) -> pl.Series:
+    """Whether no node of the cluster meets the constraint and partition of each job."""
+    places, numbers = _numbered(_places(trace.jobs, cluster), first="")
+    _, unmet = _places_allowed(places, cluster, trace.source)
+    return pl.Series(np.isin(numbers, list(unmet)))
 
 
 def _place_allowed(place: str, cluster: Cluster, source: str) -> Bools:

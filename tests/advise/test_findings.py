@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding, occupancy
+from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding, occupancy, read_site
 
 from .sites import job, node, site
 
@@ -201,3 +201,14 @@ def test_only_a_longer_log_is_looked_at_now_and_then(
     monkeypatch.setattr(occupancy, "MOST_MOMENTS", most)
     assert whole.occupancy is not None
     assert [(moment.time, moment.seconds) for moment in whole.occupancy.moments()] == stretches
+
+
+def test_jobs_that_no_node_can_run_are_not_simulated(tmp_path: Path) -> None:
+    jobs = [job("1", (0, 9, 60), "n1", 2, 2), job("2", (0, 30, 60), "n1", 2, 2, partition="old")]
+    seen = site(tmp_path, jobs, NODES)
+    assert seen.twin is not None
+    assert (seen.twin.jobs, seen.twin.recorded.mean) == (1, 540.0)
+    _, notes = read_site(tmp_path / "sacct.txt", str(tmp_path / "scontrol.txt"))
+    assert any(note.startswith("1 job of a partition or a type of GPU that no node has") for _, note in notes)
+    gone = site(tmp_path, jobs[1:], NODES)
+    assert (gone.twin, QUESTIONS["more-nodes"](gone).status) == (None, NOT_JUDGED)

@@ -72,8 +72,31 @@ def test_partitions_mean_nothing_where_the_cluster_has_none() -> None:
     [("old", "", "partitions: debug, train"), ("train", "gpu_type=a100", "that meets gpu_type=a100")],
 )
 def test_a_partition_without_nodes_is_refused(partition: str, constraint: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        nodes_of_jobs(site(), "fifo", [partition], constraint=[constraint])
+    with pytest.raises(InputError, match=says) as caught:
+        nodes_of_jobs(site(), "fifo", [partition] * 2, constraint=[constraint] * 2)
+    (problem,) = caught.value.problems
+    assert problem.column == "partition"
+    assert "job 0, and 1 more can never run; leave such jobs out with --skip-impossible" in problem.what
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["fifo", "fifo+easy", "slurm", "las+tune-plus", "las+requested", "las+joint"]
+)
+def test_jobs_that_no_node_may_run_are_left_out(scheduler: str) -> None:
+    jobs = {
+        "job_id": list("abcde"),
+        "submit_seconds": [0.0] * 5,
+        "gpus": [4, 4, 4, 4, 4],
+        "cpus": [2.0] * 5,
+        "duration_seconds": [10.0] * 5,
+        "time_limit_seconds": [20.0] * 5,
+        "partition": ["debug", "old", "train", "train", ""],
+        "constraint": ["", "", "gpu_type=a100", "gpu_type=v100", "gpu_type=v100"],
+    }
+    options = Options(restart_cost_seconds=0.0, skip_impossible=True)
+    run = simulate(trace_of(jobs, "by hand"), site(), build(scheduler), options)
+    outcomes = dict(run.record.jobs.select("job_id", "outcome").iter_rows())
+    assert outcomes == {"a": "completed", **dict.fromkeys("bcde", "refused")}
 
 
 @pytest.mark.parametrize(
