@@ -12,9 +12,15 @@ CLEARLY = 1.01
 
 
 def best_run(summaries: Sequence[Mapping[str, Any]]) -> int | None:
-    """The run with the shortest mean completion time; None where runs leave jobs out: their means are of other jobs."""
+    """The run with the shortest mean completion time; None where runs leave jobs out: their means are of other jobs.
+
+    Those that no run could hold are left out of all.
+    """
     jcts = [summary["jct_seconds"]["mean"] for summary in summaries]
-    if len(jcts) < 2 or None in jcts or any(one["unfinished"] or one["refused"] for one in summaries):
+    of_other_jobs = (
+        any(one["unfinished"] for one in summaries) or len({one["refused"] for one in summaries}) > 1
+    )
+    if len(jcts) < 2 or None in jcts or of_other_jobs:
         return None
     return min(range(len(jcts)), key=lambda run: (jcts[run], run))
 

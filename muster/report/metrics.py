@@ -47,6 +47,8 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
         "jobs": measured.height,
         "completed": done.height,
         **{kind: measured.filter(pl.col("outcome") == kind).height for kind in NOT_COMPLETED},
+        # No measured job is refused: those that the cluster could never hold are none of the `jobs`.
+        "refused": jobs.filter(pl.col("outcome") == "refused").height,
         "jobs_in_record": jobs.height,
         "makespan_seconds": _makespan(done),
         "jct_seconds": distribution(done["jct_seconds"]),

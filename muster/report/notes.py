@@ -45,7 +45,8 @@ def notes(
             ("refused", "were refused"),
         ):
             if summary[kind]:
-                share = f"{summary[kind]:,} of {formatting.counted(summary['jobs'], 'job')}"
+                total = formatting.counted(summary["jobs"] + summary["refused"], "job")
+                share = f"{summary[kind]:,} of {total}"
                 found.append(f"{name}: {share} {meaning}; times of jobs leave them out.")
     first = summaries[0]
     if first["jobs"] < first["jobs_in_record"]:

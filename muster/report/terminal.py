@@ -92,7 +92,6 @@ def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], commo
     for name, summary in zip(names, summaries, strict=True):
         missing = [f"{summary[kind]:,} {kind.replace('_', ' ')}" for kind in NOT_COMPLETED if summary[kind]]
         if missing:
-            remarks.append(
-                f"{name}: {', '.join(missing)} of {counted(summary['jobs'], 'job')}, not in the figures"
-            )
+            total = counted(summary["jobs"] + summary["refused"], "job")
+            remarks.append(f"{name}: {', '.join(missing)} of {total}, not in the figures")
     return remarks

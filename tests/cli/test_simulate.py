@@ -189,8 +189,10 @@ def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Pa
     assert "trace.csv:6: gpus: found 8; job 5 can never run" in refused.err
     assert not (tmp_path / "out").exists()
     done = muster(*flags, "--skip-impossible", "--json")
-    assert json.loads(done.out)["summary"]["completed"] == 3
+    summary = json.loads(done.out)["summary"]
+    assert (summary["completed"], summary["refused"], summary["jobs_in_record"]) == (3, 2, 5)
     assert done.err == "left out 2 jobs that cluster 1x4gpu could never hold: 1, 5\n" + GPUS_ALONE
+    assert "2 refused of 5 jobs, not in the figures" in muster(*flags, "--skip-impossible", "--overwrite").out
 
 
 def test_a_job_that_can_never_run_is_found_in_any_order_and_form(muster: Muster, tmp_path: Path) -> None:

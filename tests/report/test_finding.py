@@ -78,6 +78,9 @@ def test_no_difference_is_no_finding_of_one() -> None:
 
 def test_runs_that_leave_jobs_out_are_not_compared() -> None:
     assert finding(["fifo", "mine"], [run(600, 7200), run(60, 720, unfinished=1)]) == ""
+    assert finding(["fifo", "mine"], [run(600, 7200), run(60, 720) | {"refused": 1}]) == ""
+    both = [one | {"refused": 1} for one in (run(600, 7200), run(60, 720))]
+    assert finding(["fifo", "mine"], both).startswith("mine shortens")
     assert finding(["fifo", "mine"], [run(600, 7200), run(0, None)]) == ""
     assert finding(["fifo"], [run(600, 7200)]) == ""
 
