@@ -65,13 +65,20 @@ def calibrate(
         what = "no job has a start in this log; allowed: a column start_seconds, or Start in sacct"
         raise InputError(Problem(inputs.trace.source, what, column="start_seconds"))
     print_notes(inputs.trace)
+    for note in inputs.cluster.notes:
+        print(note, file=sys.stderr)
     phased = [replace(inputs, settings=one) for one in clock_phases(scheduler, inputs.settings, phases)]
     names = [f"run {number} of {len(phased)}" for number in range(1, len(phased) + 1)]
     with progress_bars(names, len(inputs.trace.jobs)) as show:
-        runs = [
-            one.run(one.scheduler(scheduler), partial(show, name)).record.jobs
+        records = [
+            one.run(one.scheduler(scheduler), partial(show, name)).record
             for name, one in zip(names, phased, strict=True)
         ]
+    known = {*inputs.trace.notes, *inputs.cluster.notes}
+    for note in dict.fromkeys(note for record in records for note in record.run["trace"]["notes"]):
+        if note not in known:
+            print(note, file=sys.stderr)
+    runs = [record.jobs for record in records]
     log = recorded(inputs.trace, inputs.cluster).jobs
     figures = {
         **calibration(log, runs),

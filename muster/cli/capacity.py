@@ -76,6 +76,8 @@ def capacity(
     errors.settle()
     added = parse_added(asked.add, inputs.cluster)
     print_notes(inputs.trace)
+    for note in inputs.cluster.notes:
+        print(note, file=sys.stderr)
     runs = runs_of(inputs, scheduler, added, bound)
     with write_folder_aside(out, overwrite=overwrite) as folder:
         with progress_bars(list(runs), len(inputs.trace.jobs)) as show:

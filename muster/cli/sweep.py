@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,6 +80,12 @@ def sweep(
     mapped = ["--map", columns] if columns else []
     command = shlex.join(["muster", "sweep", str(file), *mapped, "--out", str(out)])
     means = write_results(out, points, summaries, content.title or file.stem, command)
+    first: dict[str, str] = {}
+    for summary in summaries:
+        for note in summary["notes"]:
+            first.setdefault(note, summary["trace"])
+    for note, trace in first.items():
+        print(f"{trace}: {note}", file=sys.stderr)
     if as_json:
         print(as_json_text({"out": str(out), "cells": len(points)}), end="")
         return

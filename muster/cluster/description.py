@@ -83,6 +83,8 @@ class Cluster:
     links: Links = field(default_factory=Links)
     assumed: str = field(default="", compare=False)
     """What stands for the resources that its description leaves out: `3 CPU cores for each GPU`."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What its description says and the cluster does not have, and what was taken from elsewhere."""
 
     def __post_init__(self) -> None:
         problems = list(_problems(self))

@@ -9,6 +9,7 @@ servers. One that only some kinds state is refused, because the line does not sh
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -35,6 +36,11 @@ _MACHINES = re.compile(r"(\d+)x(\d+)([a-z][a-z0-9_-]*)", re.IGNORECASE)
 _CPUS = re.compile(r"(\d+(?:\.\d+)?)cpus?", re.IGNORECASE)
 _RATE = re.compile(r"/s$|bps$", re.IGNORECASE)
 _SLURM_NODE = re.compile(r"^NodeName=", re.MULTILINE)
+_SLURM_SETTING = re.compile(r"^\s*(?:SchedulerParameters|PriorityType)\s*=|^PartitionName=", re.MULTILINE)
+_SETTINGS = (
+    "a cluster has the nodes, partitions and topology of this file, not its scheduling settings. "
+    "Hint: muster calibrate --slurm-config FILE reads them and prints them as --set for the scheduler slurm"
+)
 _ADDED = " + "
 _TYPE_WORDS = ("gpu", "gpus", "tpu", "npu", "ipu", "xpu")
 """Types that resemble `gpu` and are none of its misspellings."""
@@ -75,7 +81,9 @@ def _from_file(path: Path) -> Cluster:
     """The cluster of a cluster file, or of what Slurm printed about its nodes."""
     text = read_text(path)
     if _SLURM_NODE.search(text):
-        return read_slurm_site(text, str(path), path.stem).cluster
+        site = read_slurm_site(text, str(path), path.stem)
+        notes = [*site.notes, *([_SETTINGS] if _SLURM_SETTING.search(text) else [])]
+        return replace(site.cluster, notes=tuple(f"{path}: {note}" for note in notes))
     return cluster_from_toml(text, str(path), path.stem)
 
 

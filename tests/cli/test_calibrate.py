@@ -58,6 +58,24 @@ def test_calibrate_names_the_first_divergence(muster: Muster, log: Path) -> None
     assert same["first_divergence"] is None
 
 
+def test_calibrate_names_the_jobs_that_it_leaves_out(muster: Muster, log: Path) -> None:
+    log.write_text(LOG + "3,3,64,1,20,21\n")
+    command = (
+        "calibrate",
+        str(log),
+        "--cluster",
+        "1x1gpu",
+        "--scheduler",
+        "fifo",
+        "--skip-impossible",
+        "--json",
+    )
+    found = muster(*command)
+    assert "left out 1 job that cluster 1x1gpu could never hold: 3" in found.err
+    figures = json.loads(found.out)
+    assert (figures["jobs"], figures["recorded_wait_seconds"]["max"]) == (3, 12.0)
+
+
 def test_calibrate_runs_slurm_with_several_phases(muster: Muster, log: Path) -> None:
     found = muster("calibrate", str(log), "--cluster", "1x1gpu", "--phases", "3", "--json")
     assert json.loads(found.out)["runs"] == 3

@@ -85,7 +85,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
 
 def test_everything_is_written(swept: tuple[Path, Outcome]) -> None:
     folder, done = swept
-    assert (done.status, done.err) == (0, "")
+    (note,) = done.err.splitlines()
+    assert (done.status, "cluster 1x8gpu does not state all resources of its nodes" in note) == (0, True)
     assert "The page with charts: out/report.html" in done.out
     assert [name for name in WRITTEN if (folder / "out" / name).exists()] == list(WRITTEN)
     assert len(list((folder / "out" / "cells").glob("*.json"))) == 18
@@ -94,6 +95,19 @@ def test_everything_is_written(swept: tuple[Path, Outcome]) -> None:
     page = (folder / "out" / "report.html").read_text()
     assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
     assert "A small sweep" in page
+
+
+def test_what_was_cleaned_and_left_out_is_printed_once(muster: Muster, tmp_path: Path) -> None:
+    log = tmp_path / "sacct.txt"
+    moments = "2024-01-01T00:00:00|2024-01-01T00:00:00|2024-01-01T00:01:00|00:01:00"
+    rows = [f"1|{moments}|gres/gpu=1", f"2|{moments}|gres/gpu=99", f"3|{moments}|cpu=1"]
+    log.write_text("\n".join(["JobID|Submit|Start|End|Elapsed|ReqTRES", *rows]) + "\n")
+    lines = ('schedulers = ["fifo", "sjf"]', f'traces = "{log}"', "[[options]]", "skip_impossible = true")
+    (tmp_path / "sweep.toml").write_text("\n".join(('clusters = "1x8gpu"', *lines)) + "\n")
+    done = muster("sweep", tmp_path / "sweep.toml", "--out", tmp_path / "out", "--workers", "1")
+    assert done.status == 0, done.err
+    assert done.err.count("sacct.txt: dropped 1 of 3 rows: no GPU asked for\n") == 1
+    assert done.err.count("sacct.txt: left out 1 job that cluster 1x8gpu could never hold: 2\n") == 1
 
 
 def test_a_cell_is_the_run_alone(swept: tuple[Path, Outcome]) -> None:

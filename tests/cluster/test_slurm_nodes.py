@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import muster
 from muster.cluster.cluster_file import write_cluster_file
 from muster.cluster.shipped import parse_cluster
 from muster.cluster.slurm_nodes import expand_hosts, read_slurm_site
@@ -68,6 +69,19 @@ def test_settings_printed_before_the_nodes_are_passed_over() -> None:
     config = "Configuration data as of 2026-11-22T22:41:17\nNodeFeaturesPlugins = (null)\n\n"
     cluster = read_slurm_site(config + described(), "nodes.txt", "site").cluster
     assert len(cluster.nodes) == 4
+
+
+def test_a_cluster_of_a_site_has_what_it_leaves_out(tmp_path: Path) -> None:
+    (tmp_path / "site.txt").write_text(
+        "SchedulerParameters = bf_interval=9\n\n" + described("gpu:a100:2,shard:8")
+    )
+    cluster = parse_cluster(f"{tmp_path / 'site.txt'} + 1x8a100,64cpu,500gb")
+    assert any("site.txt: 4 nodes with shared GPUs" in note for note in cluster.notes)
+    assert any(
+        "not its scheduling settings. Hint: muster calibrate --slurm-config" in note for note in cluster.notes
+    )
+    jobs = {"job_id": ["a"], "submit_seconds": [0], "gpus": [1], "duration_seconds": [60.0]}
+    assert set(cluster.notes) <= set(muster.simulate(jobs, cluster, scheduler="fifo").summary["notes"])
 
 
 def test_mig_profiles_are_gpu_types() -> None:
