@@ -92,6 +92,8 @@ def capacity(
 
             title = f"{inputs.trace.source} on {inputs.cluster.name}, {scheduler}"
             write_capacity_page(folder, points, added, bound, title)
+    for note in dict.fromkeys(note for result in results.values() for note in result.notes):
+        print(note, file=sys.stderr)
     if as_json:
         print(content, end="")
         return

@@ -63,7 +63,19 @@ class CapacityPoint:
     """Of the whole cluster."""
     seconds: float | None
     deviation_seconds: float
+    left_out: int
+    """Jobs that can never run on so many nodes, with --skip-impossible: they are not in the figure."""
     meets: bool
+    """Never where jobs are left out that other numbers of nodes hold."""
+
+
+@dataclass(frozen=True)
+class CapacityResult:
+    """What one run of one number of nodes says."""
+
+    seconds: float | None
+    left_out: int
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -116,11 +128,14 @@ class CapacityRun:
     target: Target
     inputs: Inputs
 
-    def __call__(self, report: Callable[[Any], None]) -> float | None:
-        """The figure in seconds."""
+    def __call__(self, report: Callable[[Any], None]) -> CapacityResult:
+        """The figure, and what the run says beside it."""
         options = replace(self.inputs.options, records=False)
         inputs = replace(self.inputs, options=options)
-        return self.target.of(summarise(inputs.run(inputs.scheduler(self.scheduler), report).record))
+        summary = summarise(inputs.run(inputs.scheduler(self.scheduler), report).record)
+        known = {*inputs.trace.notes, *inputs.cluster.notes}
+        notes = tuple(note for note in summary["notes"] if note not in known)
+        return CapacityResult(self.target.of(summary), summary["refused"], notes)
 
 
 def runs_of(inputs: Inputs, scheduler: str, added: Added, target: Target) -> dict[str, CapacityRun]:
@@ -138,30 +153,38 @@ def runs_of(inputs: Inputs, scheduler: str, added: Added, target: Target) -> dic
 
 
 def curve_of(
-    results: Mapping[str, float | None], inputs: Inputs, added: Added, target: Target
+    results: Mapping[str, CapacityResult], inputs: Inputs, added: Added, target: Target
 ) -> list[CapacityPoint]:
     """The figures by number of nodes."""
     points = []
+    unavoidable = min(result.left_out for result in results.values())
     for count in added.counts:
-        found = [value for name, value in results.items() if name.startswith(f"{count}/")]
-        known = [value for value in found if value is not None]
+        found = [result for name, result in results.items() if name.startswith(f"{count}/")]
+        left_out = found[0].left_out
+        known = [result.seconds for result in found if result.seconds is not None]
         seconds = float(np.mean(known)) if known else None
         deviation = float(np.std(known)) if known else 0.0
         gpus = inputs.cluster.total_gpus + count * added.like.gpus
-        points.append(
-            CapacityPoint(count, gpus, seconds, deviation, seconds is not None and seconds < target.limit)
-        )
+        meets = seconds is not None and seconds < target.limit and left_out == unavoidable
+        points.append(CapacityPoint(count, gpus, seconds, deviation, left_out, meets))
     return points
 
 
 def answer_of(points: Sequence[CapacityPoint], added: Added, target: Target) -> str:
     """The least number of nodes that meets the target, or that none does, in a sentence."""
     meets = [point for point in points if point.meets]
+    unavoidable = min(point.left_out for point in points)
+    too_small = [point.nodes for point in points if point.left_out > unavoidable]
+    without = (
+        f" With {', '.join(map(str, too_small))} more, jobs are left out that fit on more nodes: not met."
+        if too_small
+        else ""
+    )
     if not meets:
-        known = [point for point in points if point.seconds is not None]
+        known = [point for point in points if point.seconds is not None and point.left_out == unavoidable]
         least = min(known, key=lambda point: point.seconds or 0.0) if known else None
         best = "" if least is None else f"; the least is {duration(least.seconds)} with {least.nodes} more"
-        return f"No number of more nodes that was tried meets {target}{best}."
+        return f"No number of more nodes that was tried meets {target}{best}.{without}"
     first = meets[0]
     later = [point.nodes for point in points if point.nodes > first.nodes and not point.meets]
     but = f" With {', '.join(map(str, later))} it is missed again: the figure is not smooth." if later else ""
@@ -175,7 +198,7 @@ def answer_of(points: Sequence[CapacityPoint], added: Added, target: Target) -> 
     more = f"1 more node of {kind} meets" if first.nodes == 1 else f"{first.nodes} more nodes of {kind} meet"
     if first.nodes == 0:
         more = "Without more nodes the cluster meets"
-    return f"{more} {target}: {duration(first.seconds)}.{but}{close}"
+    return f"{more} {target}: {duration(first.seconds)}.{but}{close}{without}"
 
 
 def rows_of(points: Sequence[CapacityPoint]) -> list[tuple[str, str, str, str, str]]:

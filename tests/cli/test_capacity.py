@@ -89,6 +89,24 @@ def test_no_number_of_nodes_may_meet_the_target(muster: Muster, trace: str, tmp_
     )
 
 
+def test_nodes_that_hold_fewer_jobs_do_not_meet_the_target(muster: Muster, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    rows = ["a,0,24,100", "b,0,8,10", "c,0,24,100", "d,0,99,1"]
+    path.write_text("\n".join(["job_id,submit_seconds,gpus,duration_seconds", *rows]) + "\n")
+    asked = ("--add", "h100 nodes 0..3", "--target", "mean wait < 1h", "--skip-impossible")
+    found = ask(muster, str(path), tmp_path / "out", *asked, "--json")
+    answer = json.loads(found.out)
+    assert [(one["left_out"], one["meets"]) for one in answer["curve"]] == [
+        (3, False),
+        (3, False),
+        (1, True),
+        (1, True),
+    ]
+    assert answer["answer"].startswith("2 more nodes of 8 H100 meet")
+    assert "With 0, 1 more, jobs are left out that fit on more nodes: not met." in answer["answer"]
+    assert "left out 1 job that cluster 1x8h100 could never hold: d" in found.err
+
+
 def test_nodes_of_another_kind_can_be_added(muster: Muster, trace: str, tmp_path: Path) -> None:
     add = "1x8a100,24cpu,500gb nodes 3..3"
     found = ask(muster, trace, tmp_path / "out", "--add", add, "--target", "p50 wait < 1h", "--json")
