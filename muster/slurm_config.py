@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.problems import InputError, Problem
+from muster.slurm_not_simulated import not_simulated
 from muster.slurm_preemption import qos_of, read_preemption
 
 _PARAMETERS: Mapping[str, tuple[str, float]] = {
@@ -73,11 +74,13 @@ def read_slurm_config(path: Path) -> SlurmConfig:
     if not {"schedulertype", "slurmctldhost", "clustername", "prioritytype"} & set(values):
         what = "this is neither `scontrol show config` nor a slurm.conf: no ClusterName, SchedulerType or PriorityType"
         raise InputError(Problem(str(path), what))
-    settings, notes = _scheduling(values)
+    settings, notes = _scheduling(path, values)
     settings |= _priority(path, values)
     settings |= _of_partitions(partitions)
-    preemption, more = read_preemption(values, partitions, qos_of(text), _seconds_in(path))
-    return SlurmConfig(settings | preemption, (*notes, *more))
+    qos = qos_of(text)
+    preemption, more = read_preemption(values, partitions, qos, _seconds_in(path))
+    notes += [*more, *not_simulated(text, values, partitions, qos)]
+    return SlurmConfig(settings | preemption, tuple(notes))
 
 
 def _values(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -112,7 +115,7 @@ def _lines(text: str) -> Iterator[dict[str, str]]:
             yield {name.strip().lower(): value.strip().strip('"')}
 
 
-def _scheduling(values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def _scheduling(path: Path, values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Intervals, depths and windows; and what is not simulated."""
     settings: dict[str, str] = {}
     unknown = []
@@ -120,7 +123,10 @@ def _scheduling(values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         name, _, value = word.strip().partition("=")
         if name in _PARAMETERS and value:
             setting, unit = _PARAMETERS[name]
-            settings[setting] = f"{float(value) * unit:g}"
+            if not re.match(r"^\d+$", value):
+                what = f"allowed: a whole number, as {name}=30"
+                raise InputError(Problem(str(path), what, column="SchedulerParameters", found=word.strip()))
+            settings[setting] = f"{int(value) * unit:g}"
         elif name in _SWITCHES:
             settings[name] = "true"
         elif name and name != "(null)" and name not in _WITHOUT_EFFECT:

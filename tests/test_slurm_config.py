@@ -86,7 +86,10 @@ def test_scontrol_show_config_is_read(tmp_path: Path) -> None:
         "favor_small": "false",
         "weight_tres": "cpu:1000,gpu:3000",
     }
-    assert found.notes == ("SchedulerParameters that are not simulated: bf_max_job_user",)
+    assert found.notes == (
+        "SchedulerParameters that are not simulated: bf_max_job_user",
+        "PriorityWeightTRES that are not simulated: license/x=5",
+    )
 
 
 def test_slurm_conf_is_read_with_its_partitions(tmp_path: Path) -> None:
@@ -175,3 +178,69 @@ def test_other_files_and_odd_times_are_refused(tmp_path: Path) -> None:
         read(tmp_path, "PriorityType=priority/multifactor\nPriorityMaxAge=soon\n")
     with pytest.raises(InputError, match="cannot be read"):
         read_slurm_config(tmp_path / "none.conf")
+    with pytest.raises(
+        InputError, match="SchedulerParameters: found 'bf_interval=soon'; allowed: a whole number"
+    ):
+        read(tmp_path, "ClusterName=c\nSchedulerParameters=bf_interval=soon\n")
+
+
+LIMITS = """ClusterName = c
+AccountingStorageEnforce = associations,limits,qos,safe
+Licenses = matlab:10
+OverTimeLimit = 10 min
+PriorityFlags = DEPTH_OBLIVIOUS,SMALL_RELATIVE_TO_TIME
+PriorityType = priority/multifactor
+PriorityUsageResetPeriod = MONTHLY
+PriorityWeightAssoc = 500
+SelectTypeParameters = CR_CORE_MEMORY,CR_LLN
+
+PartitionName=gpu
+   AllowGroups=ALL AllowAccounts=lab,lab2 AllowQos=normal,high
+   AllocNodes=ALL Default=YES QoS=partqos
+   DefaultTime=01:00:00 DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO
+   MaxNodes=1 MaxTime=04:00:00 MinNodes=2 LLN=NO MaxCPUsPerNode=24
+   Nodes=n[1-2]
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=FORCE:4
+   OverTimeLimit=NONE PreemptMode=OFF
+   State=UP TotalCPUs=96 TotalNodes=2 SelectTypeParameters=NONE
+   JobDefaults=(null)
+   DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED
+
+PartitionName=old
+   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
+   MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   State=DOWN TotalCPUs=96 TotalNodes=2 TRESBillingWeights=CPU=1.0
+
+ReservationName=maint StartTime=2024-03-02T00:00:00 EndTime=2024-03-03T00:00:00 Duration=1-00:00:00
+   Nodes=n2 NodeCnt=1 CoreCnt=48 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES
+
+Name|Priority|Preempt|Flags|UsageFactor|GrpTRES|MaxWall|MaxTRESPU|MaxJobsPU
+normal|0|||1.000000||||
+high|100|||1.000000|gres/gpu=8|02:00:00|gres/gpu=4|2
+partqos|0|||0.500000|||gres/gpu=4|
+"""
+
+
+def test_what_limits_jobs_and_is_not_simulated_is_named(tmp_path: Path) -> None:
+    assert read(tmp_path, LIMITS).notes == (
+        "settings of partitions that are not simulated: AllowAccounts=lab,lab2 (gpu), AllowQos=normal,high (gpu), "
+        "QoS=partqos (gpu), MaxNodes=1 (gpu), MaxTime=04:00:00 (gpu), MinNodes=2 (gpu), "
+        "MaxCPUsPerNode=24 (gpu), OverSubscribe=FORCE:4 (gpu), State=DOWN (old)",
+        "settings of QOS that are not simulated: GrpTRES=gres/gpu=8 (high), MaxWall=02:00:00 (high), "
+        "MaxTRESPU=gres/gpu=4 (high, partqos), MaxJobsPU=2 (high), UsageFactor=0.500000 (partqos)",
+        "AccountingStorageEnforce=associations,limits,qos,safe: limits of accounts and QOS are not simulated",
+        "Licenses=matlab:10 is not simulated",
+        "OverTimeLimit=10 min is not simulated; jobs are taken to end at their limits",
+        "SelectTypeParameters that are not simulated: CR_LLN",
+        "PriorityFlags that are not simulated: DEPTH_OBLIVIOUS, SMALL_RELATIVE_TO_TIME",
+        "PriorityWeightAssoc=500 is not simulated",
+        "PriorityUsageResetPeriod=MONTHLY is not simulated",
+        "TRESBillingWeights that differ between partitions are not simulated; usage counts GPUs",
+        "reservations are not simulated: maint",
+    )
+
+
+def test_an_included_file_is_named(tmp_path: Path) -> None:
+    (note,) = read(tmp_path, "ClusterName=c\nInclude parts.conf\n").notes
+    assert note.startswith("Include parts.conf is not followed")

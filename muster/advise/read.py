@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,8 @@ FIELDS = (
 )
 """What sacct is asked for."""
 _NOTHING = SlurmConfig({}, ())
-_BY_QOS = "preempt/qos"
-"""The PreemptType that needs to know the QOS."""
+_BY_QOS = re.compile(r"preempt/qos|^AccountingStorageEnforce\s*=.*\b(?:limits|qos|safe)\b", re.MULTILINE)
+"""Settings of Slurm under which its QOS count."""
 
 
 def read_site(
@@ -96,8 +97,9 @@ def read_running_slurm(folder: Path, days: float, queries: SlurmQueries | None =
             queries.ask(["scontrol", "show", "partition"]),
             queries.ask(["scontrol", "show", "node"]),
             queries.ask(["scontrol", "show", "topology"]),
+            queries.ask(["scontrol", "show", "reservation"]),
         ]
-        if _BY_QOS in config:
+        if _BY_QOS.search(config):
             parts.append(queries.ask(["sacctmgr", "show", "qos", "-P"]))
     except SlurmError as error:
         raise Unable(str(error)) from error
