@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.problems import InputError, Problem
 from muster.slurm_not_simulated import not_simulated
+from muster.slurm_partitions import PartitionLimits, limits_of
 from muster.slurm_preemption import qos_of, read_preemption
 
 _PARAMETERS: Mapping[str, tuple[str, float]] = {
@@ -62,6 +63,8 @@ class SlurmConfig:
     """Of the preset `slurm`, as `--set` takes them."""
     notes: tuple[str, ...]
     """What the preset does not have."""
+    partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
+    """By name, which jobs each takes: no simulation goes by it."""
 
 
 def read_slurm_config(path: Path) -> SlurmConfig:
@@ -80,7 +83,7 @@ def read_slurm_config(path: Path) -> SlurmConfig:
     qos = qos_of(text)
     preemption, more = read_preemption(values, partitions, qos, _seconds_in(path))
     notes += [*more, *not_simulated(text, values, partitions, qos)]
-    return SlurmConfig(settings | preemption, tuple(notes))
+    return SlurmConfig(settings | preemption, tuple(notes), limits_of(partitions, _seconds_in(path)))
 
 
 def _values(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
+
 from muster.advise.site import TWIN, TWIN_JOBS, Site
 from muster.cluster.shipped import parse_cluster
 from muster.cluster.slurm_nodes import SlurmSite, read_slurm_site
@@ -14,9 +16,11 @@ from muster.files import read_text
 from muster.formatting import DAY, counted
 from muster.problems import InputError, Problem, Unable
 from muster.slurm_config import SlurmConfig, read_slurm_config
+from muster.slurm_partitions import PartitionLimits
 from muster.slurm_queries import SlurmError, SlurmQueries
 from muster.workload.jobs import without_nodes
 from muster.workload.site_log import read_site_log
+from muster.workload.traces import sacct
 
 FIELDS = (
     "JobID,User,Account,Partition,QOS,Priority,State,ExitCode,Submit,Start,End,Elapsed,Timelimit,NNodes,NodeList,"
@@ -46,14 +50,49 @@ def read_site(
         raise InputError(Problem("--slurm-config", what, found=str(slurm_config)))
     config = _config_of(slurm_config, cluster) if scheduler == TWIN else _NOTHING
     whole = read_site_log(log)
+    jobs, filled = _with_limits_of_partitions(whole.jobs, config.partitions)
     known = {**config.settings, **(settings or {})}
-    site = Site(whole.trace, whole.jobs, found.cluster, known, scheduler, twin_jobs, found.away, whole.lacks)
+    site = Site(
+        whole.trace,
+        jobs,
+        found.cluster,
+        known,
+        scheduler,
+        twin_jobs,
+        found.away,
+        whole.lacks,
+        config.partitions,
+    )
+    if filled:
+        what = f"{counted(filled, 'waiting job')} without a time limit: the partition's counts"
+        found = replace(found, notes=(*found.notes, what))
     gone = int(without_nodes(whole.trace, found.cluster).sum())
     if gone:
         what = f"{counted(gone, 'job')} of a partition or a type of GPU that no node has now: not simulated"
         found = replace(found, notes=(*found.notes, what))
     sources = ((str(log), whole.notes), (cluster, found.notes), (str(slurm_config or cluster), config.notes))
     return site, [(source, note) for source, own in sources for note in own]
+
+
+def _with_limits_of_partitions(
+    jobs: pl.DataFrame, partitions: Mapping[str, PartitionLimits]
+) -> tuple[pl.DataFrame, int]:
+    """The jobs, those that wait without a time limit with their partition's; how many that are.
+
+    Slurm gives a job that limit when it starts, and its log has it from then on.
+    """
+    limits = {
+        name: seconds
+        for name, one in partitions.items()
+        if (seconds := one.default_seconds or one.max_seconds) is not None
+    }
+    waits = pl.col(sacct.OPEN) & pl.col("start_seconds").is_null() & pl.col("time_limit_seconds").is_null()
+    theirs = pl.col("partition").replace_strict(limits, default=None, return_dtype=pl.Float64)
+    filled = int(jobs.select((waits & theirs.is_not_null()).sum()).item()) if limits else 0
+    if not filled:
+        return jobs, 0
+    limit = pl.when(waits).then(theirs).otherwise(pl.col("time_limit_seconds"))
+    return jobs.with_columns(limit.alias("time_limit_seconds")), filled
 
 
 def read_site_cluster(text: str) -> SlurmSite:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from muster.report.recorded import has_starts
 from muster.schedulers.backfill.slurm_cycles import SlurmCycles
 from muster.schedulers.registry import build, clock_phases
 from muster.simulation import Options, simulate
+from muster.slurm_partitions import PartitionLimits
 from muster.workload.jobs import without_nodes
 from muster.workload.trace import Trace
 
@@ -77,6 +78,8 @@ class Site:
     """Nodes on which nothing starts when the log ends."""
     lacks: tuple[str, ...] = ()
     """Columns that its log would need to say which jobs wait and run."""
+    limits: Mapping[str, PartitionLimits] = field(default_factory=dict)
+    """Which jobs each partition takes; empty where the site's settings do not say it."""
 
     @property
     def ran(self) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,15 +130,23 @@ def would_start(
     return found
 
 
+def in_default_partition(site: Site, shape: Shape) -> Shape:
+    """The shape in the partition that Slurm puts it into where it names none."""
+    names = [name for name, one in site.limits.items() if one.is_default]
+    return replace(shape, partition=names[0]) if names and not shape.partition else shape
+
+
 def check_shape(site: Site, shape: Shape) -> None:
-    """Refuse a shape that the cluster could never hold."""
+    """Refuse a shape that the cluster could never hold, or that its partition does not take."""
     may = site.allowed(shape.partition)
     with_gpus = [node for node, allowed in zip(site.cluster.nodes, may, strict=True) if allowed and node.gpus]
     total = sum(node.gpus for node in with_gpus)
     if shape.gpus > total:
-        raise InputError(
-            Problem("--gpus", f"allowed: up to the {counted(total, 'GPU')} of the cluster", found=shape.gpus)
-        )
+        of = f"partition {shape.partition}" if shape.partition in site.partitions else "the cluster"
+        what = f"allowed: up to the {counted(total, 'GPU')} of {of}"
+        raise InputError(Problem("--gpus", what, found=shape.gpus))
+    if problems := list(_over_limits(site, shape, max((node.gpus for node in with_gpus), default=1))):
+        raise InputError(*problems)
     most = min(shape.gpus, len(with_gpus))
     if shape.nodes is not None and shape.nodes > most:
         what = f"allowed: up to {most}, as a node of the job has a GPU at least"
@@ -146,6 +154,27 @@ def check_shape(site: Site, shape: Shape) -> None:
     if shape.partition and site.partitions and shape.partition not in site.partitions:
         what = f"allowed: {', '.join(site.partitions)}"
         raise InputError(Problem("--partition", what, found=shape.partition))
+
+
+def _over_limits(site: Site, shape: Shape, gpus_a_node: int) -> Iterator[Problem]:
+    """What the partition does not take: Slurm refuses such a job, or it waits for good without EnforcePartLimits."""
+    limits = site.limits.get(shape.partition)
+    if limits is None:
+        return
+    of = f"of partition {limits.name}"
+    if limits.state != "UP":
+        yield Problem("--partition", f"no job starts in it: its State is {limits.state}", found=limits.name)
+    if limits.max_seconds is not None and shape.time_limit_seconds > limits.max_seconds:
+        what = f"allowed: up to {duration(limits.max_seconds)}, the MaxTime {of}"
+        yield Problem("--time-limit", what, found=duration(shape.time_limit_seconds))
+    nodes = shape.nodes or -(-shape.gpus // gpus_a_node)
+    if limits.max_nodes is not None and nodes > limits.max_nodes:
+        what = f"it takes {counted(nodes, 'node')}; allowed: up to {limits.max_nodes}, the MaxNodes {of}"
+        flag, found = ("--nodes", shape.nodes) if shape.nodes else ("--gpus", shape.gpus)
+        yield Problem(flag, what, found=found)
+    if shape.nodes is not None and shape.nodes < limits.min_nodes:
+        what = f"allowed: from {limits.min_nodes}, the MinNodes {of}"
+        yield Problem("--nodes", what, found=shape.nodes)
 
 
 def _usage(site: Site, state: QueueState) -> tuple[Mapping[str, str], float | None]:

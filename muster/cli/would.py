@@ -82,7 +82,7 @@ def would(
     Example: muster would --gpus 16 --time-limit 4h
     """
     from muster.advise import read_site
-    from muster.advise.would import check_shape, queue_at, without_away, would_start
+    from muster.advise.would import check_shape, in_default_partition, queue_at, without_away, would_start
     from muster.cli.progress import noted_if_slow
     from muster.formatting import counted
     from muster.units import seconds_of
@@ -108,6 +108,9 @@ def would(
         )
     for source_file, note in notes:
         print(f"{source_file}: {note}", file=sys.stderr)
+    shape, asked_partition = in_default_partition(site, shape), shape.partition
+    if shape.partition != asked_partition:
+        print(f"--partition: {shape.partition}, the default of Slurm", file=sys.stderr)
     check_shape(site, shape)
     if now is None and site.away:
         print(f"{cluster}: nothing starts on {', '.join(sorted(site.away))}", file=sys.stderr)

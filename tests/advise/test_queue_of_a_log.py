@@ -35,6 +35,31 @@ def test_jobs_without_a_limit_run_and_wait(tmp_path: Path) -> None:
     assert start.low > 60.0
 
 
+@pytest.mark.parametrize(
+    ("times", "limit"),
+    [
+        ("DefaultTime=00:20:00 MaxTime=02:00:00", 1200.0),
+        ("DefaultTime=NONE MaxTime=02:00:00", 7200.0),
+        ("MaxTime=UNLIMITED", None),
+    ],
+)
+def test_a_waiting_job_has_its_partitions_time_limit(tmp_path: Path, times: str, limit: float | None) -> None:
+    """A running one has the limit that it started with, which is none here."""
+    running = with_limit(job("8", (5, 5, None), "n1", 4, 1), "UNLIMITED")
+    waiting = with_limit(job("9", (6, None, None), "None assigned", 4, 1), "Partition_Limit")
+    elsewhere = with_limit(
+        job("10", (6, None, None), "None assigned", 4, 1, partition="b"), "Partition_Limit"
+    )
+    nodes = (node("n1", partitions="a,b"), f"PartitionName=a State=UP {times}", "PartitionName=b State=UP")
+    site(tmp_path, [*ENDED, running, waiting, elsewhere], nodes)
+    seen, notes = read_site(tmp_path / "sacct.txt", str(tmp_path / "scontrol.txt"))
+    state = queue_at(seen, None)
+    assert dict(state.waiting.select("job_id", "time_limit_seconds").iter_rows()) == {"9": limit, "10": None}
+    assert state.running["time_limit_seconds"].to_list() == [None]
+    said = "1 waiting job without a time limit: the partition's counts"
+    assert (said in [note for _, note in notes]) == (limit is not None)
+
+
 def test_the_earlier_run_of_a_requeued_job_does_not_wait(tmp_path: Path) -> None:
     first = job("8", (4, 4, 5), "n1", 4, 1).replace("COMPLETED", "REQUEUED")
     again = job("8", (5, 6, 7), "n1", 4, 1)

@@ -44,6 +44,58 @@ def test_would_answers_in_a_table(muster: Muster, files: tuple[str, ...]) -> Non
     assert [line.split()[0] for line in found.out.splitlines()[-2:]] == ["2", "1"]
 
 
+PARTITIONS = """
+PartitionName=a MaxTime=04:00:00 MaxNodes=1 Default=YES State=UP
+PartitionName=b MaxTime=UNLIMITED MaxNodes=UNLIMITED MinNodes=2 Default=NO State=UP
+PartitionName=c MaxTime=1-00:00:00 State=DOWN
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            "--gpus 1 --time-limit 5h",
+            "--time-limit: found '5.00 h'; allowed: up to 4.00 h, the MaxTime of partition a",
+        ),
+        (
+            "--gpus 5 --time-limit 1h",
+            "--gpus: found 5; it takes 2 nodes; allowed: up to 1, the MaxNodes of partition a",
+        ),
+        (
+            "--gpus 2 --nodes 2 --time-limit 1h --partition a",
+            "--nodes: found 2; it takes 2 nodes; allowed: up to 1",
+        ),
+        (
+            "--gpus 2 --nodes 1 --time-limit 5h --partition b",
+            "--nodes: found 1; allowed: from 2, the MinNodes of",
+        ),
+        (
+            "--gpus 1 --time-limit 1h --partition c",
+            "--partition: found 'c'; no job starts in it: its State is DOWN",
+        ),
+    ],
+)
+def test_would_refuses_what_a_partition_does(
+    muster: Muster, tmp_path: Path, arguments: str, says: str
+) -> None:
+    done = [job(f"e{at}", (at, at, at + 30), "n1", 1, 1) for at in range(0, 300, 60)]
+    site(tmp_path, done, (node("n1", partitions="a,b,c"), node("n2", partitions="a,b,c"), PARTITIONS))
+    files = (str(tmp_path / "sacct.txt"), "--cluster", str(tmp_path / "scontrol.txt"))
+    found = muster("would", *files, *arguments.split())
+    assert (found.status, says in found.err) == (2, True), found.err
+
+
+def test_would_asks_for_the_default_partition(muster: Muster, tmp_path: Path) -> None:
+    done = [job(f"e{at}", (at, at, at + 30), "n1", 1, 1) for at in range(0, 300, 60)]
+    parts = PARTITIONS.replace("MaxNodes=1", "MaxNodes=UNLIMITED")
+    site(tmp_path, done, (node("n1"), node("n2", partitions="b"), parts))
+    files = (str(tmp_path / "sacct.txt"), "--cluster", str(tmp_path / "scontrol.txt"), "--time-limit", "1h")
+    assert "allowed: up to the 4 GPUs of partition a" in muster("would", *files, "--gpus", "5").err
+    found = muster("would", *files, "--gpus", "4", "--draws", "5")
+    assert (found.status, "--partition: a, the default of Slurm" in found.err) == (0, True), found.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
