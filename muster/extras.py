@@ -23,6 +23,7 @@ PACKAGES = {
         "prometheus_client",
         "structlog",
         "regex",
+        "pynvml",
     ),
     POSTGRES: ("psycopg",),
     RAY: ("ray",),

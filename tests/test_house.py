@@ -151,9 +151,12 @@ def packages_of(*groups: str) -> set[str]:
     lists = {**PROJECT["optional-dependencies"], "dependencies": PROJECT["dependencies"]}
     named = {Requirement(line).name for group in groups for line in lists[group]} - {PROJECT["name"]}
     modules = {canonicalize_name(name).replace("-", "_") for name in named}
-    return {
-        {"vl_convert_python": "vl_convert", "backports_zstd": "backports"}.get(name, name) for name in modules
+    imported = {
+        "vl_convert_python": "vl_convert",
+        "backports_zstd": "backports",
+        "nvidia_ml_py": "pynvml",
     }
+    return {imported.get(name, name) for name in modules}
 
 
 @pytest.mark.parametrize("extra", [*EXTRAS, "ray", "mcp"])

@@ -29,12 +29,16 @@ def nodes(as_json: flags.Json = False) -> None:
     table.add_column("GPU type", no_wrap=True, overflow="ellipsis", max_width=14)
     for heading in ("GPUs held", "CPUs held", "GB held"):
         table.add_column(heading, justify="right", no_wrap=True)
+    busy_known = any(_busy(node) for node in found["nodes"])
+    if busy_known:
+        table.add_column("GPUs busy", justify="right", no_wrap=True)
     table.add_column("jobs", overflow="fold")
     for node in found["nodes"]:
         table.add_row(
             node_with_state(node),
             node["gpu_type"],
             *(_held(node, what) for what in ("gpus", "cpus", "memory_gb")),
+            *([_busy(node)] if busy_known else []),
             _jobs(node),
         )
     show(table)
@@ -67,6 +71,12 @@ def drain(
         if jobs:
             moving = f" Job {jobs[0]} moves away." if len(jobs) == 1 else f" Jobs {ranges(jobs)} move away."
         print(f"Nothing starts on node {node} any more.{moving}")
+
+
+def _busy(node: Mapping[str, Any]) -> str:
+    """How busy its GPUs are in the mean, by their driver; empty where that is not known."""
+    known = [use["busy"] for use in node["gpu_use"] if use is not None and use["busy"] is not None]
+    return f"{100 * sum(known) / len(known):.0f} %" if known else ""
 
 
 def _held(node: Mapping[str, Any], what: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
+from muster.gpu_use import GpuUse
 from muster.runtime.snapshots.taken import TakenSnapshot
 from muster.schedulers.contract import Decision, Scheduler
 from muster.service.engines import EngineCapabilities
@@ -77,6 +78,8 @@ class DaemonStatus:
     """Nodes that the engine cannot use now: down, drained there or gone."""
     failing: Failing | None = None
     """None: the last decision was a good one."""
+    gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
+    """How busy the GPUs of each node are, where that is known."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """What keeps it from its work, a sentence for each source; they name no user, job or host."""
     _something_new: threading.Event = field(default_factory=threading.Event)

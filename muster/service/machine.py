@@ -29,6 +29,8 @@ class Machine:
     """The real memory."""
     gpu_names: tuple[str, ...]
     """What CUDA_VISIBLE_DEVICES calls the node's GPUs 0, 1, ..."""
+    gpu_uuids: tuple[str, ...] = ()
+    """By which the driver knows each of them; empty where it is not there."""
     gpu_devices: GpuDevices = GpuDevices()
     warnings: tuple[str, ...] = ()
     """What is wrong with its GPUs, a sentence each."""
@@ -95,7 +97,8 @@ def find_machine(
     )
     cluster = Cluster(node.name, (node,), ("rack-0",), links)
     devices = find_gpu_devices(found.uuid_of)
-    return Machine(cluster, real_cpus, cores, real_memory_gb, names, devices, warnings)
+    uuids = tuple(name if name.startswith("MIG-") else found.uuid_of.get(name, "") for name in names)
+    return Machine(cluster, real_cpus, cores, real_memory_gb, names, uuids, devices, warnings)
 
 
 def _with_absent(found: Gpus, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -361,6 +361,15 @@ class LoginCode(Answer):
     """Of the page, as a browser on the daemon's machine reaches it."""
 
 
+class MeasuredGpuUse(BaseModel):
+    """How busy a GPU is, by whatever runs on it."""
+
+    busy: float | None
+    """Share of the last second or less in which it ran anything, 0 to 1; null for a part of a GPU (MIG)."""
+    memory_gb: float | None
+    """Memory that is taken on it."""
+
+
 class NodeState(BaseModel):
     """A node: what it has, and what of that is held."""
 
@@ -387,6 +396,8 @@ class NodeState(BaseModel):
     """All of them."""
     gpu_jobs: list[list[int | None]]
     """Of each GPU the jobs on it; null: one that the caller may not see."""
+    gpu_use: list[MeasuredGpuUse | None]
+    """Of each GPU, null where its driver does not answer; empty where nothing is known, as for nodes of Slurm."""
 
 
 class NodeList(BaseModel):

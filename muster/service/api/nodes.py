@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import structlog
@@ -43,6 +44,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
                 "memory_gb": node.memory_gb,
                 **_held(held.get(node.name, []), own),
                 "gpu_jobs": _by_gpu(node.gpus, held.get(node.name, []), own),
+                "gpu_use": [use and asdict(use) for use in service.status.gpu_use.get(node.name, ())],
                 **_others(service.status.others.get(node.name)),
             }
             for node in service.status.cluster.nodes

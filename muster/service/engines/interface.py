@@ -26,7 +26,7 @@ How Slurm, Ray and Kubernetes fit: docs/explanation/engines.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from pathlib import Path
@@ -34,6 +34,7 @@ from typing import Protocol, TypeAlias
 
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
+from muster.gpu_use import GpuUse
 from muster.service.request import JobRequest
 from muster.service.store.rows import StateRequest
 
@@ -247,6 +248,8 @@ class EngineView:
     """The machines that can be used now. They may join, leave and change size from one poll to the next."""
     submitted: Sequence[SubmittedJob] = ()
     requests: Sequence[OwnerRequest] = ()
+    gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
+    """How busy the GPUs of a node are, by its name; None where the driver does not answer. Empty: it is not known."""
 
 
 @dataclass(frozen=True)

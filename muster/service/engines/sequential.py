@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
+from muster.gpu_use import GpuUse
 from muster.service.engines.interface import (
     AdoptJob,
     CloseJob,
@@ -56,7 +57,11 @@ class SequentialEngine(ABC):
 
     def poll(self) -> EngineView:
         """All starts and all nodes; other jobs hold nothing here."""
-        return EngineView(self.observe(), [EngineNode(node) for node in self.nodes()])
+        return EngineView(self.observe(), [EngineNode(node) for node in self.nodes()], gpu_use=self.gpu_use())
+
+    def gpu_use(self) -> Mapping[str, Sequence[GpuUse | None]]:
+        """How busy the GPUs of each node are, where that is known."""
+        return {}
 
     def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
         """Carry out the commands one by one; for each of them the reason of its failure, if it failed."""

@@ -29,7 +29,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +42,7 @@ from muster import processes
 from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
+from muster.gpu_use import GpuMeter, GpuUse
 from muster.launcher.start_folder import StartFolder, known_start_folders, make_start_folder
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.identity import identity_of
@@ -128,6 +129,7 @@ class LocalEngine(SequentialEngine):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder.resolve()
         self._machine = machine
+        self._gpu_meter = GpuMeter(machine.gpu_uuids)
         for warning in machine.warnings:
             log.warning(warning)
         self._cgroups, _ = find_cgroups()
@@ -148,6 +150,10 @@ class LocalEngine(SequentialEngine):
     def nodes(self) -> Sequence[Node]:
         """This machine."""
         return self._machine.cluster.nodes
+
+    def gpu_use(self) -> Mapping[str, Sequence[GpuUse | None]]:
+        """By the driver."""
+        return {self._machine.node.name: self._gpu_meter.latest()}
 
     def launch(self, launch: Launch) -> None:
         """Begin a start. OSError if that cannot be now; what can never be is reported as its end."""

@@ -63,7 +63,9 @@ class Agent:
         if setup.version != self._version:
             return AgentRefusal(f"its agent is of version {self._version} of Muster", is_over=True)
         errors = self._engine.carry_out(commands)
-        return AgentReply(tuple(self._engine.observe()), errors, self._engine.enforces, os.geteuid())
+        view = self._engine.poll()
+        (gpu_use,) = view.gpu_use.values()
+        return AgentReply(tuple(view.starts), errors, self._engine.enforces, os.geteuid(), gpu_use)
 
     def try_folder(self, folder: str, token: str, number: int, count: int) -> str:
         """Return what is wrong with a folder on this node; "" if nothing."""

@@ -26,6 +26,7 @@ import structlog
 
 from muster.extras import DISTRIBUTION
 from muster.files import write_aside
+from muster.gpu_use import GpuUse
 from muster.service.engines.identity import identity_of
 from muster.service.engines.interface import (
     Command,
@@ -76,6 +77,7 @@ class RayEngine:
         """Those that are alive, by name."""
         self._answered: dict[str, tuple[float, EngineNode]] = {}
         """Nodes as they were when they answered last, and when (monotonic) that was."""
+        self._gpu_use: Mapping[str, Sequence[GpuUse | None]] = {}
         self._asked = 0.0
         """When (monotonic) the agents were asked last."""
         self._away: dict[str, tuple[object, float]] = {}
@@ -126,7 +128,8 @@ class RayEngine:
                     commands.setdefault(part.node, []).append(due)
         self._records.keep_changed()
         self._turn(commands)
-        return EngineView([record.observed() for record in self._records], self._usable())
+        starts = [record.observed() for record in self._records]
+        return EngineView(starts, self._usable(), gpu_use=self._gpu_use)
 
     def _usable(self) -> list[EngineNode]:
         """Return the nodes that answered now, and those with starts that are silent for a short time."""
@@ -156,6 +159,7 @@ class RayEngine:
         self._nodes = {node.name: node for node in look.nodes}
         self._asked = now = time.monotonic()
         self._answered |= {node.name: (now, engine_node(node)) for node in look.nodes if node.name in replies}
+        self._gpu_use = {name: reply.gpu_use for name, reply in replies.items()}
         self._take_in(replies, commands)
         self._watch_away(look)
         self._records.keep_changed()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from muster.gpu_use import GpuUse
 from muster.service.engines.interface import Command, Observed
 
 LEASE_SECONDS = 60.0
@@ -55,6 +56,8 @@ class AgentReply:
     enforces: str
     account: int
     """Number of the account whose processes they are."""
+    gpu_use: Sequence[GpuUse | None]
+    """How busy the GPUs of its node are; empty: it is not known."""
 
 
 @dataclass(frozen=True)
