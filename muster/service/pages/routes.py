@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -70,7 +70,7 @@ class Visit:
     ) -> Response:
         """A page of a part. `show` says its title and what it shows, the same for the same rights and `of`."""
         cache: PageCache = self.request.app.state.pages
-        version = await run_in_threadpool(self._version)
+        version = await run_in_threadpool(self._version, part)
 
         def render() -> Body:
             title, shown = show()
@@ -85,8 +85,8 @@ class Visit:
             return refreshed(found, self.request.headers.get("if-none-match"))
         return framed(found, self._frame(part))
 
-    def _version(self) -> tuple[object, ...]:
-        """What differs whenever a page may show something else."""
+    def _version(self, part: str) -> tuple[object, ...]:
+        """What differs whenever a page of this part may show something else."""
         status = self.service.status
         said = (
             status.failing,
@@ -95,6 +95,7 @@ class Visit:
             status.others,
             status.cluster,
             status.away,
+            status.gpu_use if part == "Nodes" else None,
         )
         return (*said, self.service.what_ifs.version, self.service.store.version())
 
@@ -134,7 +135,7 @@ async def overview(visit: VisitHere) -> Response:
 
 
 @router.get("/nodes")
-async def machine_map(visit: VisitHere, by: Literal["job", "user", "model", "name"] = "job") -> Response:
+async def machine_map(visit: VisitHere, by: views.Colouring = "job") -> Response:
     """The nodes and their GPUs."""
     return await visit.answer(
         "Nodes",

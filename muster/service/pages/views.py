@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
-from muster.formatting import counted, duration, gpus, percent
+from muster.formatting import counted, duration, gpus, percent, thousandths
 from muster.schedulers.honours import PRIORITY, honoured
 from muster.schedulers.presets import known_presets
 from muster.service.api import history, jobs, nodes, what_if
@@ -22,6 +22,14 @@ _SHOWN_EVENTS = 12
 _SHOWN_JOBS = 10
 _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
 _RESTART_COLOUR = "c4"
+Colouring: TypeAlias = Literal["job", "user", "model", "name", "use"]
+"""What GPUs of the map are coloured by."""
+BUSY = (
+    (0.5, "busy half of the time or more", 2),
+    (0.05, "busy less than half of the time", 0),
+    (0.0, "idle", 1),
+)
+"""How busy a GPU of a job is at least, what that is called, and its colour."""
 ORDERS = {
     JobOrder.ID: "newest",
     JobOrder.NAME: "name",
@@ -66,16 +74,29 @@ def _overview(service: Service, caller: Caller) -> dict[str, Any]:
     }
 
 
-def machine_map(service: Service, caller: Caller, by: str) -> dict[str, Any]:
-    """The nodes by rack, each GPU coloured by its job, or by the job's user, model or name."""
+def machine_map(service: Service, caller: Caller, by: Colouring) -> dict[str, Any]:
+    """The nodes by rack, each GPU coloured by its job, by the job's user, model or name, or by how busy it is."""
     with service.store.together():
         machines = nodes.nodes(service, caller)["nodes"]
         by_id = service.store.holders(None if caller.operator else caller.user)
     racks: dict[str, list[dict[str, Any]]] = {}
     for machine in machines:
-        cells = [_cell(gpu, here, by_id, by) for gpu, here in enumerate(machine["gpu_jobs"])]
+        uses = machine["gpu_use"] or [None] * machine["gpus"]
+        cells = [
+            _cell(gpu, here, use, by_id, by)
+            for gpu, (here, use) in enumerate(zip(machine["gpu_jobs"], uses, strict=True))
+        ]
         racks.setdefault(machine["rack"], []).append(machine | {"cells": cells})
-    return {"racks": racks, "by": by, "resources": _RESOURCES, "operator": caller.operator}
+    known = any(any(machine["gpu_use"]) for machine in machines)
+    return {
+        "racks": racks,
+        "by": by,
+        "choices": [one for one in get_args(Colouring) if one != "use" or known or by == "use"],
+        "use_known": known,
+        "levels": BUSY,
+        "resources": _RESOURCES,
+        "operator": caller.operator,
+    }
 
 
 def job_list(service: Service, caller: Caller, wanted: jobs.JobSearchQuery) -> dict[str, Any]:
@@ -191,22 +212,37 @@ def _held(machines: Sequence[Mapping[str, Any]], name: str, label: str) -> dict[
     return {"label": label, "held": held, "others": others, "whole": whole, "text": text}
 
 
-def _cell(gpu: int, here: Sequence[int | None], by_id: Mapping[int, Holder], by: str) -> dict[str, Any]:
-    """One GPU of the map: the jobs there, and the value that colours it."""
+def _cell(
+    gpu: int,
+    here: Sequence[int | None],
+    use: Mapping[str, float | None] | None,
+    by_id: Mapping[int, Holder],
+    by: Colouring,
+) -> dict[str, Any]:
+    """One GPU of the map: the jobs there, how busy it is, and the value that colours it."""
     known = [job for job in here if job is not None]
     words = [f"job {job} {by_id[job].name} of {by_id[job].user}" for job in known]
     if len(here) > len(known):
         words.append(f"{counted(len(here) - len(known), 'job')} of other users")
+    words = words or ["free"]
+    busy = None if use is None else use["busy"]
+    if busy is not None:
+        words.append(f"{100 * busy:.0f} % busy")
+    if use is not None and use["memory_gb"] is not None:
+        words.append(f"{thousandths(round(use['memory_gb'], 1))} GB taken")
     return {
         "gpu": gpu,
         "job": known[0] if known else None,
         "busy": bool(here),
-        "colour": _colour(known[0], by_id[known[0]], by) if known else None,
-        "words": ", ".join(words) or "free",
+        "colour": _colour(known[0], by_id[known[0]], busy, by) if known else None,
+        "words": ", ".join(words),
     }
 
 
-def _colour(job: int, holder: Holder, by: str) -> int | str:
+def _colour(job: int, holder: Holder, busy: float | None, by: Colouring) -> int | str | None:
+    """What colours a GPU of a job; None: that is not known."""
+    if by == "use":
+        return None if busy is None else next(colour for least, _, colour in BUSY if busy >= least)
     return job if by == "job" else getattr(holder, by) or "unknown"
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.formatting import duration
+from muster.gpu_use import GpuUse
 from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ..serving import Serving, a_request
@@ -128,6 +129,35 @@ def test_map_shows_which_gpus_are_held(api: Serving, log_in: LogIn) -> None:
     shown = api.ask("GET", "/nodes", headers=log_in("ann"), tcp=True).body.decode()
     assert shown.count(f'href="/jobs/{mine}"') == 2
     assert "1 job of other users" in shown
+
+
+def test_map_shows_how_busy_gpus_are(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request())])
+    run_job(api, job, gpus=(0, 1, 2, 3))
+
+    def shown(by: str) -> str:
+        return api.ask("GET", f"/nodes?by={by}", headers=log_in("ann"), tcp=True).body.decode()
+
+    assert "is not known: no driver says so" in shown("use")
+    assert ">use</option>" not in shown("job")
+    api.status.gpu_use = {"node-0": (GpuUse(0.97, 61.0), GpuUse(0.2, 3.0), GpuUse(0.0, 0.5), None)}
+    (first, second) = api.ask("GET", "/v1/nodes", headers=log_in("ann"), tcp=True).json["nodes"]
+    assert first["gpu_use"][1:] == [
+        {"busy": 0.2, "memory_gb": 3.0},
+        {"busy": 0.0, "memory_gb": 0.5},
+        None,
+    ]
+    assert second["gpu_use"] == []
+    page = shown("use")
+    for gpu, colour, words in (
+        (0, "c3", ", 97 % busy, 61 GB taken"),
+        (1, "c1", ", 20 % busy, 3 GB taken"),
+        (2, "c2", ", 0 % busy, 0.5 GB taken"),
+        (3, "others", ""),
+    ):
+        cell = f'class="cell busy {colour}" href="/jobs/{job}" title="GPU {gpu}: job {job} '
+        assert re.search(re.escape(cell) + r'[^",]*' + re.escape(words) + '"', page), (gpu, page)
+    assert ">use</option>" in shown("job")
 
 
 def test_page_of_a_job_says_its_share_of_a_gpu(api: Serving, log_in: LogIn) -> None:
