@@ -123,7 +123,7 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
     if row.state is State.HELD or row.state_request is StateRequest.HOLD:
         return [f"{name} is held; it competes again after `muster release {row.id}`."]
     limit, now = duration(row.request.time_limit_seconds), store.now()
-    if row.phase is Phase.STOPPING and row.last_start is not None and row.is_over_time(row.last_start, now):
+    if row.phase is Phase.STOPPING and row.last_start is not None and row.is_over_time(now - row.last_start):
         return [
             f"{name} has been asked to stop: it has run for its time limit of {limit}. It does not start again."
         ]
@@ -162,15 +162,14 @@ def _ended_how(row: JobRow) -> str:
 
 
 def _waited(row: JobRow, now: float) -> float:
-    return now - (row.submitted if row.last_stop is None else row.last_stop)
+    return now - (row.last_stop if row.last_stop is not None and row.run_seconds > 0 else row.submitted)
 
 
 def _last_ran(row: JobRow) -> str:
-    return (
-        ""
-        if row.last_stop is None
-        else f" since it was stopped, after {duration(row.run_seconds)} of running"
-    )
+    """Nothing of a job whose starts the engine has never begun."""
+    if row.last_stop is None or not row.run_seconds > 0:
+        return ""
+    return f" since it was stopped, after {duration(row.run_seconds)} of running"
 
 
 def _what_else_it_needs(row: JobRow) -> list[str]:

@@ -62,7 +62,7 @@ class Executor:
         row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
-        if row.state_request is not None or start.taken_back or row.is_over_time(start.since, now):
+        if row.state_request is not None or start.taken_back or row.is_over_time(start.ran(now)):
             counts = {}
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
         self._jobs.changes.event(row.id, now, "asked to stop")

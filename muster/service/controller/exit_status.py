@@ -38,7 +38,7 @@ def outcome(row: JobRow, start: JobStart, one: Observed, until: float) -> JobOut
     what = one.message or ("it ended" if one.status is None else f"it ended with status {one.status}")
     if one.ended is Exit.FAILED and not asked_to:
         return JobOutcome(State.FAILED, what)
-    if row.is_over_time(start.since, until):
+    if row.is_over_time(start.ran(until)):
         return JobOutcome(
             State.TIMED_OUT, f"its time limit of {duration(row.request.time_limit_seconds)} is over"
         )

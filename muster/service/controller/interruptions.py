@@ -56,7 +56,7 @@ def lost_seconds(row: JobRow, start: JobStart, until: float, expected: float, *,
 
     Of a start that never reports, nothing is known but what its end says.
     """
-    ran = until - start.since
+    ran = start.ran(until)
     interrupted = start.stop_sent is not None and not completed
     if interrupted and not row.saves_when_stopped:
         return ran

@@ -65,7 +65,7 @@ class RequestHandler:
         """Stop jobs whose time limit is over; they do not start again."""
         for start in self._jobs.starts.values():
             row = self._jobs.rows[start.job]
-            if row.id in self._jobs.active and row.is_over_time(start.since, now):
+            if row.id in self._jobs.active and row.is_over_time(start.ran(now)):
                 self._jobs.active.discard(row.id)
                 self._jobs.columns.leave(row.id, State.HELD, now)
                 self._jobs.pending |= Trigger.CAPACITY

@@ -79,6 +79,10 @@ class JobStart:
     noted: tuple[float, float] | None = None
     """The same of the newest one that is on record; None: none that this daemon has read."""
 
+    def ran(self, until: float) -> float:
+        """Seconds that it ran by then. While the engine has not begun it, it holds GPUs and does not run."""
+        return 0.0 if self.pending_since is not None else until - self.since
+
     def reports_to_note(self, gap: float) -> list[StepsDone]:
         """Its first step and report, and its newest one if so long after what is on record; from now on, they are."""
         if self.first_report is None or self.newest_report is None:

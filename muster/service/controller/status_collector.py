@@ -193,7 +193,7 @@ class StatusCollector:
             self._heard(start, report, now)
         row = self._jobs.rows[start.job]
         until = min(max(one.since - self._store.origin, start.since), now)
-        ran = until - start.since
+        ran, held = start.ran(until), until - start.since
         self._jobs.starts.remove(start)
         self._jobs.changes.closed[start.job, start.epoch] = until
         after = outcome(row, start, one, until)
@@ -208,7 +208,7 @@ class StatusCollector:
             # Perhaps reported a while ago, and not on record yet:
             "steps_done": row.steps_done,
             "size_steps": row.size_steps,
-            "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
+            "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * held,
             "run_seconds": row.run_seconds + ran,
             "restart_seconds": row.restart_seconds + self._lost(row, start, until, after.state),
             "last_stop": until,

@@ -127,10 +127,10 @@ class JobRow:
             return self.fixed_gpus, self.fixed_gpus
         return self.request.fewest_gpus, self.request.most_gpus
 
-    def is_over_time(self, since: float, now: float) -> bool:
-        """Whether all starts together, the one that runs since then included, have used up the time limit."""
+    def is_over_time(self, ran: float) -> bool:
+        """Whether all starts together, so many seconds of the newest one included, have used up the time limit."""
         limit = self.request.time_limit_seconds
-        return limit is not None and self.run_seconds + (now - since) >= limit
+        return limit is not None and self.run_seconds + ran >= limit
 
     @property
     def saves_when_stopped(self) -> bool:

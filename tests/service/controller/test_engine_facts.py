@@ -123,6 +123,28 @@ def test_a_start_that_stays_pending_is_taken_back(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_a_start_that_never_began_uses_no_time_limit(tmp_path: Path) -> None:
+    """What the engine does not begin is waiting to its owner, although GPUs are held for it."""
+    world = ChoosingWorld(tmp_path, "fifo")
+    world.engine.blocked = frozenset({1})
+    (job,) = world.store.submit(
+        [Submission("ann", a_job(300).model_copy(update={"time_limit_seconds": 40.0}))]
+    )
+    world.turns(120)
+    row = world.store.job(job)
+    assert row is not None
+    assert row.state in (State.QUEUED, State.RUNNING), row.message
+    assert row.attained_gpu_seconds > 40
+    assert (row.run_seconds, row.restart_seconds) == (0.0, 0.0)
+    world.engine.blocked = frozenset()
+    world.turns(120)
+    row = world.store.job(job)
+    assert row is not None
+    assert row.state is State.TIMED_OUT
+    assert row.run_seconds == pytest.approx(40.0, abs=3.0)
+    world.store.close()
+
+
 def test_a_taken_place_is_given_up_at_the_second_poll(tmp_path: Path) -> None:
     """One poll alone may have met the moment before the engine gives the place away."""
     world = ChoosingWorld(tmp_path, "fifo")
