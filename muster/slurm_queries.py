@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 _NO_RIGHT = "this account may not do that. Hint: run Muster as root, as SlurmUser or as an operator of Slurm"
@@ -58,13 +58,17 @@ class SlurmQueries:
         return done.stdout
 
     def _done(
-        self, command: Sequence[str], text: str = "", errors: int = subprocess.PIPE
+        self,
+        command: Sequence[str],
+        text: str = "",
+        errors: int = subprocess.PIPE,
+        passed_on: Container[str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Return a command that has ended, whatever its status. SlurmError if it is not installed or takes too long."""
         try:
             return subprocess.run(
                 command,
-                env=self._environment(),
+                env=self._environment(passed_on),
                 input=text.encode(),
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -78,10 +82,14 @@ class SlurmQueries:
             what = f"{command[0]} took longer than {self.patience_seconds:g} s. Hint: scontrol ping; is munged running?"
             raise SlurmError(what) from error
 
-    def _environment(self) -> Mapping[str, str]:
+    def _environment(self, passed_on: Container[str] | None) -> Mapping[str, str]:
         """Times as Unix seconds, messages in English, and no settings of a job that this process may run in."""
         own = ("SLURM_", "SQUEUE_", "SBATCH_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(own) and (passed_on is None or name in passed_on)
+        }
         conf = self.conf or os.environ.get("SLURM_CONF")
         return {
             **kept,

@@ -20,7 +20,7 @@ from muster.service.engines.slurm.engine import SlurmEngine
 from muster.service.engines.slurm.status import SlurmJob, read_jobs
 from muster.slurm_commands import SlurmCommands, SlurmError
 from tests.service.engines.conformance import Case, EngineConformance, Work
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import SlurmCluster, mounted
 
 pytestmark = pytest.mark.needs_slurm
 
@@ -100,6 +100,21 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert case.observed(1, epoch=2).ended is None
 
+    def test_a_start_waits_for_no_login_shell_and_sees_no_secret(
+        self, case: SlurmCase, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where `su - USER` never ends, as with a profile that waits for a lock that no process holds."""
+        monkeypatch.setenv("MUSTER_TOKEN", "secret of the daemon")
+        (tmp_path / "profile").write_text("sleep 600\n")
+        profile = Path("/etc/profile")
+        mount = f"mount --bind {tmp_path}/profile {profile}"
+        with mounted(slurm.processes["node2"].pid, mount, profile):
+            case.launch(1, work=Work.SHORT)
+            number = str(case.slurm_job().number)
+            assert case.end(1).ended is Exit.COMPLETED
+        state = slurm.folder / "state" / f"hash.{int(number) % 10}" / f"job.{number}"
+        assert b"secret" not in (state / "environment").read_bytes()
+
     def test_a_job_that_slurm_requeues_is_held_at_once(self, case: SlurmCase, slurm: SlurmCluster) -> None:
         """As Slurm does where a node dies; it would begin again by itself, on what others have by then."""
         case.launch(1)
@@ -133,10 +148,10 @@ class TestSlurmEngine(EngineConformance):
             epoch = 2
         done = SlurmCommands.done
 
-        def stopped_before(commands: SlurmCommands, command: Sequence[str], *more: Any) -> Any:
+        def stopped_before(commands: SlurmCommands, command: Sequence[str], *more: Any, **named: Any) -> Any:
             if command[0] == unanswered and command[1:2] != ["--oneliner"]:
                 slurm.kill("slurmctld", signal.SIGSTOP)
-            return done(commands, command, *more)
+            return done(commands, command, *more, **named)
 
         with monkeypatch.context() as patch:
             patch.setattr(SlurmCommands, "done", stopped_before)

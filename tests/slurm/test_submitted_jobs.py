@@ -23,9 +23,8 @@ class SubmittingSite(Site):
     def sbatch(self, *options: str, script: str = f"exec {sys.executable} {JOB}") -> str:
         """The number of a new held job."""
         output = f"--output={self.home.parent}/%j.out"
-        exported = f"--export=ALL,MUSTER_JOBS={self.home}/jobs"
-        command = ["sbatch", "--parsable", "--hold", output, exported, *options, f"--wrap={script}"]
-        return self.slurm.run(*command).strip()
+        command = ["sbatch", "--parsable", "--hold", output, *options, f"--wrap={script}"]
+        return self.slurm.run("env", f"MUSTER_JOBS={self.home}/jobs", *command).strip()
 
     def output(self, number: str) -> str:
         return (self.home.parent / f"{number}.out").read_text()

@@ -62,6 +62,8 @@ _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
 _PLACE_TAKEN = ("Resources", "ReqNodeNotAvail", "Nodes required")
 """How the reasons begin for which a job waits whose nodes are taken, drained or down."""
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
+"""Variables of the daemon with which a node finds srun, and this Python its libraries. Others may be secret."""
 _WRITERS = 16
 """Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
@@ -366,12 +368,13 @@ class SlurmEngine:
             f"--job-name=muster-{launch.job}",
             f"--comment={_comment(launch)}",
             "--output=/dev/null",
-            "--export=NONE",
+            # NONE, or names, has slurmd wait for a login shell of the user. The launcher sets what the job sees.
+            "--export=ALL",
             f"--chdir={launch.run_dir.parent}",
             *([f"--uid={launch.user}"] if launch.user is not None else []),
             *requested(record.allocations, self._gpu_type(record)),
         ]
-        done = self._commands.done(command, batch_script(launch))
+        done = self._commands.done(command, batch_script(launch), passed_on=_PASSED_ON)
         if done.returncode != 0:
             self._records.drop(record)
             raise SlurmError(f"sbatch: {explained(done.stderr)}")
