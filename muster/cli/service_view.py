@@ -225,7 +225,9 @@ def state_of(job: Job) -> str:
 
 
 def where_or_why(job: Job) -> str:
-    """Its GPUs, why it waits, or how it ended."""
+    """Its GPUs, why it waits, or how it ended; before these, why the engine does not start it."""
+    if job["refusal"]:
+        return str(job["refusal"])
     if job["holds"]:
         return "; ".join(f"{held['node']}: {ranges(held['gpu_ids']) or 'CPUs only'}" for held in job["holds"])
     return str(job["message"] or job["reason_text"]).removeprefix("it ")

@@ -51,7 +51,9 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "state", f"{state_of(job)} {passed} ago" if job["finished"] else f"{state_of(job)} for {passed}"
     if job["state_request"]:
         yield "requested", job["state_request"]
-    if job["reason_text"]:
+    if job["refusal"]:
+        yield "not started by", job["refusal"]
+    elif job["reason_text"]:
         yield "it waits, because", job["reason_text"]
     if job["message"]:
         yield "why it ended", job["message"]

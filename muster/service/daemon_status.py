@@ -10,6 +10,7 @@ from typing import Any
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
+from muster.formatting import duration
 from muster.gpu_use import GpuUse
 from muster.runtime.snapshots.taken import TakenSnapshot
 from muster.schedulers.contract import Decision, Scheduler
@@ -31,6 +32,23 @@ class Failing:
     """Failures in a row."""
     words: str
     """Of the last one; they may name jobs."""
+
+
+@dataclass(frozen=True)
+class RefusedStart:
+    """What the engine answers instead of starting a job."""
+
+    words: str
+    """Its last answer; it may name the job, its owner and folders."""
+    tries: int
+    since: float
+    """The first of these tries; seconds of the store's clock."""
+
+    def described(self, engine: str, now: float) -> str:
+        """The answer of the engine of this name, and how often it was tried."""
+        passed = duration(max(now - self.since, 0.0))
+        often = "once" if self.tries == 1 else f"{self.tries:,} times in {passed}"
+        return f"{engine}: {self.words}; tried {often}"
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,8 @@ class DaemonStatus:
     """Nodes that the engine cannot use now: down, drained there or gone."""
     failing: Failing | None = None
     """None: the last decision was a good one."""
+    refusals: Mapping[int, RefusedStart] = field(default_factory=dict)
+    """By job; a job that the engine has started has none."""
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of each node are, where that is known."""
     conditions: Mapping[str, str] = field(default_factory=dict)

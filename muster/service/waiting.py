@@ -35,6 +35,14 @@ def describe_reason(row: JobRow, now: float, drained: Sequence[str] = ()) -> str
     return f"{words}; {_are(drained, 'drained')}" if drained else words
 
 
+def describe_refusal(row: JobRow, status: DaemonStatus, now: float) -> str:
+    """What the engine answers instead of starting a job; empty where it has not refused it since its last start."""
+    refusal = status.refusals.get(row.id)
+    if refusal is None or row.state not in (State.QUEUED, State.RUNNING):
+        return ""
+    return refusal.described(status.engine, now)
+
+
 @dataclass(frozen=True)
 class ClosedNodes:
     """Nodes on which nothing starts now, each in the order of the cluster."""

@@ -20,7 +20,7 @@ from muster.service.simulated_queue import GUESSED_SECONDS
 from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, AllocationInterval, Caller, JobRow, Phase, State, StateRequest
-from muster.service.waiting import ClosedNodes, describe_reason, nothing_starts
+from muster.service.waiting import ClosedNodes, describe_reason, describe_refusal, nothing_starts
 from muster.simulation.start_estimates import StartEstimate
 
 _NAMED_AT_MOST = 5
@@ -64,7 +64,7 @@ def waits(row: JobRow) -> bool:
 
 def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Caller) -> Why:
     """About a job that runs, is held, has ended, or is about to."""
-    sentences = _not_waiting(row, store)
+    sentences = [*_not_waiting(row, store), *_refused(row, status, store.now())]
     if row.state is State.RUNNING and row.phase is Phase.RUNNING and row.state_request is None:
         held = store.allocation_intervals(open_only=True)
         seen = {one.job for one in held} if asker.operator else store.holders(asker.user)
@@ -83,7 +83,7 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         *nothing_starts(status, asker, now),
         f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
-        f"{_sentence(row, now, estimate.seen.closed.drained)}.",
+        *(_refused(row, status, now) or [f"{_sentence(row, now, estimate.seen.closed.drained)}."]),
         *_what_else_it_needs(row),
         *_what_is_not_here(row, status),
         *_what_is_closed(estimate.seen.closed, status),
@@ -136,7 +136,15 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
         for here in (interval.allocation for interval in store.allocation_intervals(row.id, open_only=True))
     )
     since = duration(now - (row.last_start or row.submitted))
+    if row.phase is Phase.STARTING:
+        return [f"{name} is to start on {where or 'its machine'} and has had no process there for {since}."]
     return [f"{name} does not wait: it has run for {since} on {where or 'its machine'}.", *_restart_loss(row)]
+
+
+def _refused(row: JobRow, status: DaemonStatus, now: float) -> list[str]:
+    """Why the engine has not started a job that has a place."""
+    found = describe_refusal(row, status, now)
+    return [f"It is not started by {found}. Muster tries it again."] if found else []
 
 
 def _restart_loss(row: JobRow) -> list[str]:

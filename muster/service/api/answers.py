@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from muster.service.daemon_status import DaemonStatus
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import AllocationInterval, JobRow, Phase, State, StateRequest, TokenRow
 from muster.service.tokens import MadeToken
-from muster.service.waiting import describe_reason
+from muster.service.waiting import describe_reason, describe_refusal, drained_nodes
 from muster.service.what_if import WhatIfState
 
 
@@ -93,6 +94,8 @@ class Job(Answer):
     """Why it holds nothing."""
     reason_text: str
     reason_since: float
+    refusal: str
+    """What the engine answers instead of starting it, and how often it was tried; empty: nothing of the kind."""
     status: int | None
     message: str
     holds: list[Held]
@@ -498,9 +501,10 @@ class WhatIfList(Answer):
 
 
 def jobs_of(
-    rows: Iterable[JobRow], intervals: Iterable[AllocationInterval], store: Store, drained: Sequence[str]
+    rows: Iterable[JobRow], intervals: Iterable[AllocationInterval], store: Store, status: DaemonStatus
 ) -> list[dict[str, Any]]:
-    """Jobs with what they hold, as `Job`; nothing starts on the `drained` nodes."""
+    """Jobs with what they hold, as `Job`."""
+    drained = drained_nodes(store, status.cluster)
     held: dict[int, list[dict[str, Any]]] = {}
     for interval in intervals:
         here = interval.allocation
@@ -508,7 +512,11 @@ def jobs_of(
         entry["resources"] = here.further_by_name
         held.setdefault(interval.job, []).append(entry | {"since": store.origin + interval.since})
     now = store.now()
-    return [_job(row, held.get(row.id, []), store.origin, now, drained) for row in rows]
+    return [
+        _job(row, held.get(row.id, []), store.origin, now, drained)
+        | {"refusal": describe_refusal(row, status, now)}
+        for row in rows
+    ]
 
 
 def _job(

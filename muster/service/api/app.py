@@ -47,7 +47,16 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         StartIntervals(store, status),
         limits,
         LoginCodes(store),
-        ChangeStream(store, lambda: (status.failing, status.condition, limits.error, what_ifs.version)),
+        ChangeStream(
+            store,
+            lambda: (
+                status.failing,
+                status.condition,
+                status.refusals,
+                limits.error,
+                what_ifs.version,
+            ),
+        ),
         what_ifs,
     )
     handle_failures(app)

@@ -24,7 +24,7 @@ from muster.service.limits import Limits, exceeded, priority_exceeded
 from muster.service.request import JobRequest
 from muster.service.series import series_of
 from muster.service.store.rows import Caller, JobOrder, JobRow, JobSearch, State, StateRequest, Submission
-from muster.service.waiting import drained_nodes, nothing_starts
+from muster.service.waiting import nothing_starts
 
 MOST_IN_A_BATCH = 10_000
 _LARGEST_NUMBER = 2**63 - 1
@@ -388,10 +388,9 @@ def _chosen(
 def _with_allocations(service: Service, rows: Sequence[JobRow]) -> list[dict[str, Any]]:
     running = [row.id for row in rows if row.state is State.RUNNING]
     held = service.store.allocation_intervals(running, open_only=True) if running else []
-    return answers.jobs_of(rows, held, service.store, drained_nodes(service.store, service.status.cluster))
+    return answers.jobs_of(rows, held, service.store, service.status)
 
 
 def _whole(service: Service, row: JobRow) -> dict[str, Any]:
     held = service.store.allocation_intervals(row.id, open_only=True)
-    drained = drained_nodes(service.store, service.status.cluster)
-    return answers.jobs_of([row], held, service.store, drained)[0]
+    return answers.jobs_of([row], held, service.store, service.status)[0]

@@ -9,9 +9,10 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.contract import Trigger
 from muster.service.controller.columns import LiveColumns
+from muster.service.controller.exit_status import pause_seconds
 from muster.service.controller.running_starts import RunningStarts
 from muster.service.controller.starts import JobStart, on_ids_of
-from muster.service.daemon_status import DaemonStatus
+from muster.service.daemon_status import DaemonStatus, RefusedStart
 from muster.service.engines import Command
 from muster.service.store.rows import JobRow, StoreChanges
 
@@ -45,6 +46,29 @@ class ActiveJobs:
     def pending_limit(self) -> float:
         """Seconds for which a start may be pending with the engine."""
         return self._status.engine_capabilities.pending_limit_seconds
+
+    def refused(self, start: JobStart, words: str, now: float, *, again: bool) -> None:
+        """Note the engine's answer to a start that it has not begun; `again`: to a further try."""
+        known = self._status.refusals.get(start.job, RefusedStart(words, 0, now))
+        refusal = RefusedStart(words, known.tries + again, known.since)
+        others = {job: one for job, one in self._status.refusals.items() if job in self.rows}
+        self._status.refusals = {**others, start.job: refusal}
+
+    def accepted(self, start: JobStart) -> None:
+        """The engine has begun a start."""
+        if start.job in self._status.refusals:
+            kept = {job: one for job, one in self._status.refusals.items() if job != start.job}
+            self._status.refusals = kept
+
+    def take_back(self, start: JobStart, words: str, now: float) -> None:
+        """Have a start stop that the engine has not begun; its job waits longer the more often it was tried."""
+        self.changes.event(start.job, now, "taken back", words)
+        start.taken_back = True
+        pause = self.pending_limit
+        if not start.place_taken:
+            pause = max(pause, pause_seconds(self._status.refusals[start.job].tries))
+        self.not_before[start.job] = now + pause
+        self.pending |= Trigger.CAPACITY
 
     def change_cluster(self, cluster: Cluster) -> None:
         """Make a new scheduler's view for another cluster; what runs has to be placed again."""

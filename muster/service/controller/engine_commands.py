@@ -13,6 +13,7 @@ from pathlib import Path
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.controller.active_jobs import ActiveJobs
+from muster.service.controller.exit_status import pause_seconds
 from muster.service.controller.starts import JobStart, cache_gb, launch_of
 from muster.service.engines import (
     AdoptJob,
@@ -25,8 +26,12 @@ from muster.service.engines import (
     Observed,
     ResizeStart,
     SendNotice,
+    StartRefused,
 )
 from muster.service.home import job_folder
+
+_LONGEST_PAUSE = 5.0
+"""Seconds between two launches of one start."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class EngineCommands:
         self._under_way: dict[tuple[int, int, type[Command]], _Sent] = {}
         """By job, epoch and kind."""
 
-    def outstanding(self) -> list[Command]:
+    def outstanding(self, now: float) -> list[Command]:
         """Commands for all starts: stops, then resizes, smaller ones first, then launches."""
         launched = [start for start in self._jobs.starts.values() if start.launched]
         sizes = [start for start in launched if self._can_resize and start.applied != start.allocations]
@@ -58,7 +63,8 @@ class EngineCommands:
             if _growth(start) <= 0 or not _meets(start, shrinking):
                 commands += self._begin(ResizeStart(start.job, start.epoch, start.allocations), start)
         for start in self._jobs.starts.values():
-            if not (start.launched or start.notice_at is not None or _meets(start, shrinking)):
+            due = not start.launched and start.notice_at is None and now >= start.launch_from
+            if due and not _meets(start, shrinking):
                 commands += self._begin(launch_of(self._jobs.rows[start.job], start, self._home), start)
         return commands
 
@@ -88,15 +94,20 @@ class EngineCommands:
         """Whether the engine has yet to say what became of its launch."""
         return (start.job, start.epoch, Launch) in self._under_way
 
-    def ended(self, command: Command, now: float, *, well: bool) -> None:
-        """A command was carried out, or failed and may be sent again."""
+    def ended(self, command: Command, now: float, error: Exception | None) -> None:
+        """A command was carried out, or failed with this error and may be sent again."""
         sent = self._under_way.pop(_key(command), None)
-        if not well or sent is None or sent.start is None:
+        if sent is None or sent.start is None:
             return
         start = sent.start
+        if error is not None:
+            if isinstance(command, Launch):
+                self._refused(start, error, now)
+            return
         match command:
             case Launch():
                 start.launched, start.applied = True, sent.allocations
+                start.pending_since = None
                 start.notice_sent = (False, sent.allocations)
             case ResizeStart():
                 start.applied = sent.allocations
@@ -106,6 +117,22 @@ class EngineCommands:
                     start.stop_sent = now
             case KillStart():
                 start.kill_sent = True
+
+    def _refused(self, start: JobStart, error: Exception, now: float) -> None:
+        """Note why a start could not be launched; take it back where that lasts.
+
+        It is sent again: after a pause where the engine has said of this very start that it does not take it.
+        """
+        if isinstance(error, StartRefused):
+            start.refusals += 1
+            start.launch_from = now + min(pause_seconds(start.refusals), _LONGEST_PAUSE)
+        words = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        self._jobs.refused(start, words, now, again=True)
+        if start.pending_since is None:
+            start.pending_since = now
+        waited = now - start.pending_since
+        if waited >= self._jobs.pending_limit and not start.taken_back and start.notice_at is None:
+            self._jobs.take_back(start, f"refused for {waited:.1f} s: {words}", now)
 
     def _begin(self, command: Command, start: JobStart | None) -> list[Command]:
         """The command, unless the engine has it already."""

@@ -44,7 +44,7 @@ class Executor:
             allocations = self._jobs.columns.plan[job]
             if self._jobs.starts.has_room(allocations):
                 self._start(job, allocations, now)
-        self._jobs.commands += self._commands.outstanding()
+        self._jobs.commands += self._commands.outstanding(now)
 
     def _resize(self, start: JobStart, wanted: tuple[NodeAllocation[str], ...], now: float) -> None:
         """Resize a start, unless a job that was asked to stop still holds what it is to get."""

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
+import structlog
+
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.conditions import Conditions
 from muster.service.controller.engine_commands import EngineCommands
@@ -23,7 +25,7 @@ from muster.service.controller.planner import Planner
 from muster.service.controller.request_handler import RequestHandler
 from muster.service.controller.status_collector import StatusCollector
 from muster.service.daemon_status import MACHINE, STORE, DaemonStatus
-from muster.service.engines import Engine
+from muster.service.engines import Engine, StartRefused
 from muster.service.engines.thread import EngineThread
 from muster.service.store import Store, StoreUnavailable
 
@@ -32,6 +34,8 @@ _TURN_SECONDS = 0.2
 _SHORTEST_PAUSE = 0.03
 """Between two turns, however many submissions come: they are taken together."""
 _RETRY_SECONDS = 1.0
+
+log = structlog.get_logger()
 
 
 class Controller:
@@ -153,8 +157,10 @@ class Controller:
         """Note which commands the engine has carried out; a failed one costs its job only, and is sent again."""
         failed = 0
         for result in self._engine.results():
-            self._commands.ended(result.command, self._store.now(), well=result.error is None)
-            if result.error is not None:
+            self._commands.ended(result.command, self._store.now(), result.error)
+            if isinstance(result.error, StartRefused):
+                log.warning("the engine refuses a start", job=result.command.job, error=str(result.error))
+            elif result.error is not None:
                 failed += 1
                 self._of_machine.set(_refusal(result.error), result.error)
         return failed

@@ -66,7 +66,13 @@ class JobStart:
     place_taken: bool = False
     """The last poll has found what it was given taken by another's job, or away."""
     taken_back: bool = False
-    """It was pending for too long, and is to stop for that."""
+    """It was pending or refused for too long, and is to stop for that."""
+    refusals: int = 0
+    """How often the engine has answered that it does not take it."""
+    launch_from: float = -inf
+    """Earliest moment of its next launch after one of these."""
+    pending_noted: bool = False
+    """That it is pending counts as a refusal already."""
     last_report: Report | None = None
     report_rejected: bool = False
     """One of its reports could not be understood, and its history says so."""

@@ -41,6 +41,8 @@ _NOTED_APART = 0.01
 
 _LOOKS_APART = 5.0
 """Seconds between two looks at a job's reports within which its first step is seen soon enough to measure it."""
+_PENDING_SECONDS = 2.0
+"""For which a start may be pending before the engine's reason is shown to its owner."""
 _REMEMBERED = 1000
 """Newest jobs whose measured restart costs and speeds a new daemon goes by."""
 _REPORTED = ("steps_done", "steps_per_second", "size_steps")
@@ -160,17 +162,18 @@ class StatusCollector:
         start.place_taken = one.place_taken
         if not one.pending:
             start.pending_since = None
+            self._jobs.accepted(start)
             return
         if start.pending_since is None:
             start.pending_since = now
-        waited = now - start.pending_since
-        waits_on = waited < self._pending_limit and not is_hopeless
-        if waits_on or start.taken_back or start.notice_at is not None:
+        if start.taken_back or start.notice_at is not None:
             return
-        self._jobs.changes.event(start.job, now, "taken back", f"pending for {waited:.1f} s: {one.pending}")
-        start.taken_back = True
-        self._jobs.not_before[start.job] = now + self._pending_limit
-        self._jobs.pending |= Trigger.CAPACITY
+        waited = now - start.pending_since
+        if is_hopeless or waited >= min(_PENDING_SECONDS, self._pending_limit):
+            self._jobs.refused(start, one.pending, now, again=not start.pending_noted)
+            start.pending_noted = True
+        if is_hopeless or waited >= self._pending_limit:
+            self._jobs.take_back(start, f"pending for {waited:.1f} s: {one.pending}", now)
 
     def _not_there(self, start: JobStart, now: float) -> None:
         """The engine does not know a start: not yet launched, stopped before its launch, or lost.

@@ -16,6 +16,7 @@ from muster.service.engines.interface import (
     OwnerRequest,
     ResizeStart,
     SendNotice,
+    StartRefused,
     SubmittedJob,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "OwnerRequest",
     "ResizeStart",
     "SendNotice",
+    "StartRefused",
     "SubmittedJob",
 ]

@@ -165,6 +165,10 @@ class StartPart:
     """By which the other nodes reach this one."""
 
 
+class StartRefused(OSError):
+    """The engine answers that it does not take this start as it is; it says nothing of others. It is sent again."""
+
+
 class Exit(Enum):
     """How a start ended."""
 

@@ -91,6 +91,7 @@ class Visit:
         said = (
             status.failing,
             status.condition,
+            status.refusals,
             self.service.limits.error,
             status.others,
             status.cluster,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from muster.cluster.ledger import NodeAllocation
-from muster.service.daemon_status import Failing
+from muster.service.daemon_status import Failing, RefusedStart
 from muster.service.home import job_folder
 from muster.service.store.rows import (
     AllocationInterval,
@@ -220,6 +220,27 @@ def test_why_names_the_nodes_where_nothing_starts(house: House) -> None:
     api.store.drain("node-0", False)
     api.status.away = frozenset()
     api.store.commit(StoreChanges(jobs={job: {"state": State.COMPLETED}}))
+
+
+def test_owners_see_what_the_engine_answers_to_their_jobs(house: House) -> None:
+    api = house.api
+    waiting, starting = some_jobs(api, [("ann", State.QUEUED, None), ("ann", State.RUNNING, None)])
+    api.store.commit(StoreChanges(jobs={starting: {"phase": Phase.STARTING}}))
+    api.status.refusals = {
+        job: RefusedStart("no such account", 3, api.store.now()) for job in (waiting, starting)
+    }
+    api.status.failing = None
+    for job in (waiting, starting):
+        why = " ".join(house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"])
+        assert f"It is not started by {api.status.engine}: no such account; tried 3 times in " in why
+        assert "begins as soon as" not in why
+        assert "does not wait" not in why
+    mine = house.get("/v1/queue", "ann").json
+    assert [job["refusal"].split(";")[0] for job in mine["jobs"] if job["job_id"] == waiting] == [
+        f"{api.status.engine}: no such account"
+    ]
+    api.status.refusals = {}
+    api.store.commit(StoreChanges(jobs={job: {"state": State.COMPLETED} for job in (waiting, starting)}))
 
 
 def test_only_operators_see_the_error_of_a_failing_scheduler(house: House) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
-from muster.service.engines import EngineCapabilities, EngineView, Launch, Observed
+from muster.service.engines import EngineCapabilities, EngineView, Launch, Observed, StartRefused
 from muster.service.engines.fake import FakeEngine
-from muster.service.store.rows import Phase, State, Submission
+from muster.service.store.rows import Phase, State, StateRequest, Submission
+from muster.service.waiting import describe_refusal
 from tests.service.controller.test_fake_nodes import World, a_job
 
 
@@ -28,10 +29,17 @@ class ChoosingEngine(FakeEngine):
     )
     chosen: dict[tuple[int, int], tuple[NodeAllocation[str], ...]]
     blocked: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
+    clock: Callable[[], float]
+    asked: list[float]
+    """When it was asked to launch one of these."""
     taken: bool = False
     """Others have what the blocked ones were given."""
 
     def launch(self, launch: Launch) -> None:
+        if launch.job in self.refused:
+            self.asked.append(self.clock())
+            raise StartRefused("no such account")
         super().launch(launch)
         if (launch.job, launch.epoch) not in self.chosen:
             real = tuple(self._highest(here) for here in launch.allocations)
@@ -65,6 +73,7 @@ class ChoosingWorld(World):
 
     def an_engine(self) -> FakeEngine:
         engine = ChoosingEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+        engine.asked, engine.clock = [], lambda: self.seconds
         engine.chosen = self.chosen = getattr(self, "chosen", {})
         return engine
 
@@ -155,6 +164,51 @@ def test_a_taken_place_is_given_up_at_the_second_poll(tmp_path: Path) -> None:
     world.turns(1)
     assert taken_back(world, job) == ["pending for 1.0 s: Resources"]
     world.store.close()
+
+
+def test_a_refused_start_is_tried_after_pauses_and_said(tmp_path: Path) -> None:
+    """The daemon is well meanwhile, and the GPUs come free between its starts."""
+    world = ChoosingWorld(tmp_path, "fifo")
+    world.engine.refused = frozenset({1})
+    (job,) = world.submit([300])
+    world.turns(5)
+    assert world.engine.asked == [1.0, 2.0, 4.0], "after 1 s, then 2 s"
+    assert refusal_of(world, job) == "fake: no such account; tried 3 times in 4.00 s"
+    world.turns(4)
+    assert taken_back(world, job) == ["refused for 7.0 s: no such account"]
+    world.turns(2)
+    assert not world.store.allocation_intervals(open_only=True), "others may have its GPUs"
+    world.engine.refused = frozenset()
+    world.turns(10)
+    row = world.store.job(job)
+    assert row is not None
+    assert (row.state, row.phase, row.epoch, row.deaths) == (State.RUNNING, Phase.RUNNING, 2, 0)
+    assert not refusal_of(world, job), "it runs"
+    world.store.close()
+
+
+def test_a_pending_start_says_why_after_two_seconds(tmp_path: Path) -> None:
+    """Each start that is taken back counts as a try, however many polls find it pending."""
+    world = ChoosingWorld(tmp_path, "fifo")
+    world.engine.blocked = frozenset({1})
+    (job,) = world.submit([300])
+    world.turns(3)
+    assert not refusal_of(world, job)
+    world.turns(2)
+    assert refusal_of(world, job) == "fake: Resources; tried once"
+    world.turns(12)
+    assert taken_back(world, job)
+    assert refusal_of(world, job) == "fake: Resources; tried 2 times in 13.0 s"
+    world.store.request_state(job, StateRequest.HOLD)
+    world.turns(3)
+    assert not refusal_of(world, job), "it is held"
+    world.store.close()
+
+
+def refusal_of(world: ChoosingWorld, job: int) -> str:
+    row = world.store.job(job)
+    assert row is not None
+    return describe_refusal(row, world.status, world.seconds)
 
 
 def taken_back(world: ChoosingWorld, job: int) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from muster.cluster.ledger import NodeAllocation
 from muster.formatting import duration
 from muster.gpu_use import GpuUse
+from muster.service.daemon_status import RefusedStart
 from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ..serving import Serving, a_request
@@ -118,6 +119,16 @@ def test_page_of_a_waiting_job_says_once_when_it_starts(api: Serving, log_in: Lo
         assert shown.count("When it starts is being computed") == 1
     said = api.ask("GET", f"/v1{path}", headers=ann, tcp=True).json
     assert shown.count(f"It is expected to start in {duration(said['start']['median_seconds'])} (1 ") == 1
+
+
+def test_pages_say_why_the_engine_does_not_start_a_job(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request())])
+    before = api.ask("GET", "/", headers=log_in("ann"), tcp=True).body.decode()
+    assert "no such account" not in before
+    api.status.refusals = {job: RefusedStart("no such account", 1, 0.0)}
+    for path in ("/", "/jobs", f"/jobs/{job}"):
+        shown = api.ask("GET", path, headers=log_in("ann"), tcp=True).body.decode()
+        assert f"{api.status.engine}: no such account; tried once" in shown, path
 
 
 def test_map_shows_which_gpus_are_held(api: Serving, log_in: LogIn) -> None:
