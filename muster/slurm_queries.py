@@ -29,6 +29,11 @@ class SlurmError(OSError):
     """A command of Slurm did not do what it was asked to; nothing is known of its effect if it took too long."""
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is about Slurm as a whole, or about what this account may do there."""
+        return bool(_cause_in(str(self)))
+
+    @property
     def cause(self) -> str:
         """What it means, without the name of a job, user or host."""
         return _cause_in(str(self)) or "Slurm did not carry out a command"

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from muster.service.engines.interface import StartRefused
 from muster.service.engines.slurm.job_files import passed_on
+from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.status import SlurmJob
 from muster.service.engines.slurm.submitted import Adopted, AdoptedJobs, NewJobs, request_of
+from muster.slurm_commands import SlurmError
 
 _PLAIN = {
     "JobArrayID": "7",
@@ -127,3 +130,26 @@ def test_who_passes_signals_on_depends_on_how_slurm_sends_them() -> None:
 )
 def test_exit_codes_of_both_forms_are_read(said: str, status: int) -> None:
     assert SlurmJob(7, {"exit_code": said}).exit_status == status
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("BadConstraints", "BadConstraints (the nodes that it was given do not have what it requests)"),
+        ("QOSMaxGRESPerUser", "QOSMaxGRESPerUser (a limit of its account or QOS is reached)"),
+        (
+            "ReqNodeNotAvail, May be reserved",
+            "ReqNodeNotAvail, May be reserved (a node that it was given cannot be used)",
+        ),
+        ("Slurm has not looked at it yet", "Slurm has not looked at it yet"),
+    ],
+)
+def test_a_reason_of_slurm_has_its_meaning(reason: str, words: str) -> None:
+    assert waiting_words(reason) == words
+
+
+def test_what_slurm_refuses_for_all_is_not_the_jobs_fault() -> None:
+    own = refusal("sbatch refused it: sbatch: error: Batch job submission failed: Invalid account")
+    assert isinstance(own, StartRefused)
+    assert str(own) == "sbatch refused it: Batch job submission failed: Invalid account"
+    assert isinstance(refusal("sbatch: error: Unable to contact slurm controller"), SlurmError)

@@ -120,3 +120,28 @@ def test_a_gang_on_two_nodes_trains_and_resumes(site: Site) -> None:
         site.wait(job, state="completed")
         for rank in ("0", "1"):
             assert "learnt" in site.muster("logs", job, "--rank", rank)
+
+
+def test_a_job_that_slurm_refuses_says_so(site: Site) -> None:
+    """By Slurm's own words: first sbatch refuses it, then it waits in Slurm, then it runs."""
+
+    def partition(state: str) -> None:
+        site.slurm.run("scontrol", "update", "partitionname=train", f"state={state}")
+
+    def wait_said(job: str, words: str) -> None:
+        wait_for(lambda: words in site.status(job)["refusal"], lambda: f"no {words}: {site.status(job)}")
+        assert words in site.muster("queue", "--json")
+        assert words in " ".join(site.muster("why", job).split())
+
+    with site.serves():
+        try:
+            partition("drain")
+            job = site.submit("--gpus", "2", "--cpus", "4")
+            wait_said(job, "Required partition not available (inactive or drain); tried 2 times in")
+            partition("down")
+            wait_said(job, "PartitionDown (the partition starts no jobs); tried ")
+        finally:
+            partition("up")
+        assert not site.wait(job, phase="running")["refusal"]
+        assert "has run for" in site.muster("why", job)
+        site.muster("cancel", job)

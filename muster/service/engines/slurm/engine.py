@@ -51,6 +51,7 @@ from muster.service.engines.slurm.job_files import batch_script, passed_on, writ
 from muster.service.engines.slurm.nodes import addresses, engine_nodes
 from muster.service.engines.slurm.outcome import LIVING, outcome
 from muster.service.engines.slurm.records import Records, StartRecord, as_fields
+from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.requests import change
 from muster.service.engines.slurm.shape import requested, rewritten
 from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
@@ -214,8 +215,7 @@ class SlurmEngine:
         if row is None or row.state != "PENDING":
             return record.observed("", place_taken=False)
         reason = row.reason or "Slurm has not looked at it yet"
-        pending = "held in Slurm" if row.held else reason
-        return record.observed(pending, place_taken=reason.startswith(_PLACE_TAKEN))
+        return record.observed(waiting_words(reason), place_taken=reason.startswith(_PLACE_TAKEN))
 
     def _note_gpu_ids(self) -> None:
         """Note the GPUs that Slurm has chosen for starts that have just begun: one process for all of them."""
@@ -291,22 +291,22 @@ class SlurmEngine:
         """Rewrite jobs by their lines, then release those that Slurm has rewritten: two processes for all of them."""
         try:
             messages = iter(change(self._commands, [line for _, lines in prepared for line in lines]))
-            refusals = ["; ".join(filter(None, [next(messages) for _ in lines])) for _, lines in prepared]
-            taken = [record for (record, _), refusal in zip(prepared, refusals, strict=True) if not refusal]
+            refused = ["; ".join(filter(None, [next(messages) for _ in lines])) for _, lines in prepared]
+            taken = [record for (record, _), message in zip(prepared, refused, strict=True) if not message]
             released = iter(change(self._commands, [f"release {record.slurm_job}" for record in taken]))
         except OSError as error:  # Slurm may carry it out yet: the next look finds out.
             return [error] * len(prepared)
         ends = [
-            (record, refusal or next(released))
-            for (record, _), refusal in zip(prepared, refusals, strict=True)
+            (record, message or next(released))
+            for (record, _), message in zip(prepared, refused, strict=True)
         ]
         return _together(self._note_release, ends)
 
-    def _note_release(self, record: StartRecord, refusal: str) -> None:
-        """Note that Slurm has taken a start; SlurmError if it has not."""
-        if refusal:
+    def _note_release(self, record: StartRecord, message: str) -> None:
+        """Note that Slurm has taken a start; the error if it has not."""
+        if message:
             self._records.drop(record)
-            raise SlurmError(f"Slurm did not take start {record.epoch} of job {record.job}: {refusal}")
+            raise refusal(f"scontrol refused it: {message}")
         record.released = True
         self._records.keep(record)
 
@@ -377,7 +377,7 @@ class SlurmEngine:
         done = self._commands.done(command, batch_script(launch), passed_on=_PASSED_ON)
         if done.returncode != 0:
             self._records.drop(record)
-            raise SlurmError(f"sbatch: {explained(done.stderr)}")
+            raise refusal(f"sbatch refused it: {explained(done.stderr)}")
         record.slurm_job = int(done.stdout.split(";")[0])
         record.released = True
         self._records.keep(record)
