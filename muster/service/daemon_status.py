@@ -14,7 +14,7 @@ from muster.formatting import duration
 from muster.gpu_use import GpuUse
 from muster.runtime.snapshots.taken import TakenSnapshot
 from muster.schedulers.contract import Decision, Scheduler
-from muster.service.engines import EngineCapabilities
+from muster.service.engines import EngineCapabilities, UntakenJob
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.workload.models import Model
 
@@ -98,6 +98,8 @@ class DaemonStatus:
     """None: the last decision was a good one."""
     refusals: Mapping[int, RefusedStart] = field(default_factory=dict)
     """By job; a job that the engine has started has none."""
+    untaken: Sequence[UntakenJob] = ()
+    """Jobs that were submitted to the engine and cannot be taken."""
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of each node are, where that is known."""
     conditions: Mapping[str, str] = field(default_factory=dict)

@@ -83,6 +83,15 @@ def _are(nodes: Sequence[str], what: str) -> str:
     return f"{named} {'is' if len(nodes) == 1 else 'are'} {what}"
 
 
+def untaken_jobs(status: DaemonStatus, asker: Caller) -> list[str]:
+    """Which jobs the engine has for Muster that cannot be taken, and why: the caller's own, an operator's all."""
+    return [
+        f"{one.name[0].upper()}{one.name[1:]}, of {one.user}, is not taken: {one.words}"
+        for one in status.untaken
+        if asker.operator or one.user == asker.user
+    ]
+
+
 def nothing_starts(status: DaemonStatus, asker: Caller, now: float) -> list[str]:
     """Said before all else where the scheduler, the engine or the store fails; the scheduler's message may be about any
     job."""

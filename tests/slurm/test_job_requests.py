@@ -132,6 +132,23 @@ def test_exit_codes_of_both_forms_are_read(said: str, status: int) -> None:
     assert SlurmJob(7, {"exit_code": said}).exit_status == status
 
 
+def test_an_untaken_job_is_named_until_it_is_put_right() -> None:
+    """Or released, or gone."""
+    wrong, right = row(Comment="muster:step=4"), row(Comment="muster:steps=4")
+    for after, numbers in (
+        (right, {7}),
+        (row(Comment="muster:step=4", PriorityLong="9"), {7}),
+        (wrong, set()),
+    ):
+        jobs = NewJobs()
+        jobs.find(wrong)
+        (found,) = jobs.untaken({7})
+        assert (found.name, found.user) == ("job 7 of Slurm", "ann")
+        assert found.words.startswith("comment: found step; allowed: ")
+        jobs.find(after)
+        assert not jobs.untaken(numbers)
+
+
 @pytest.mark.parametrize(
     ("reason", "words"),
     [

@@ -93,6 +93,9 @@ def test_others_jobs_are_left_alone(site: SubmittingSite) -> None:
         site.sbatch("--mem=1G", "--comment=muster:", script="true")
         (job,) = site.taken()
         site.wait(job, state="completed")
+        (notice,) = json.loads(site.muster("queue", "--json"))["notices"]
+        assert notice.startswith(f"Job {numbers[4]} of Slurm, of root, is not taken: comment: found colour; ")
+        assert notice.endswith(f"Hint: scontrol update jobid={numbers[4]} Comment=muster:...")
     assert [site.shown(number) for number in numbers] == before
     site.slurm.run("scancel", *numbers)
 

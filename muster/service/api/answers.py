@@ -134,7 +134,8 @@ class Queue(Answer):
     counts: dict[State, int]
     """Of all users' jobs."""
     notices: list[str]
-    """What all users should know first: that nothing new starts, and why."""
+    """What to know first: that nothing new starts, and why; which of the caller's jobs the engine has and Muster cannot
+    take."""
 
 
 class HistoryLine(Answer):

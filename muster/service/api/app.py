@@ -53,6 +53,7 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
                 status.failing,
                 status.condition,
                 status.refusals,
+                status.untaken,
                 limits.error,
                 what_ifs.version,
             ),

@@ -24,7 +24,7 @@ from muster.service.limits import Limits, exceeded, priority_exceeded
 from muster.service.request import JobRequest
 from muster.service.series import series_of
 from muster.service.store.rows import Caller, JobOrder, JobRow, JobSearch, State, StateRequest, Submission
-from muster.service.waiting import nothing_starts
+from muster.service.waiting import nothing_starts, untaken_jobs
 
 MOST_IN_A_BATCH = 10_000
 _LARGEST_NUMBER = 2**63 - 1
@@ -159,6 +159,7 @@ def queue(
             cut |= more
         counts = service.store.counts()
     notices = nothing_starts(service.status, caller, service.store.now())
+    notices += untaken_jobs(service.status, caller)
     return {"jobs": jobs, "more": cut, "counts": counts, "notices": notices}
 
 

@@ -139,6 +139,7 @@ class Controller:
             self._looked_at = now
             self._collector.observe(view, now - self._engine.age_seconds, now)
             self._intake.take(view.submitted, view.requests)
+            self._status.untaken = tuple(view.untaken)
             self._status.gpu_use = view.gpu_use
             if self._nodes.see(view.nodes, now):
                 self._planner.begin_again()

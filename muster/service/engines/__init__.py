@@ -18,6 +18,7 @@ from muster.service.engines.interface import (
     SendNotice,
     StartRefused,
     SubmittedJob,
+    UntakenJob,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "SendNotice",
     "StartRefused",
     "SubmittedJob",
+    "UntakenJob",
 ]

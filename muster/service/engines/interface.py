@@ -235,6 +235,17 @@ class SubmittedJob:
 
 
 @dataclass(frozen=True)
+class UntakenJob:
+    """A job that was submitted to the engine for Muster, and that cannot be taken as it is."""
+
+    name: str
+    """By which its owner knows it: `job 17 of Slurm`."""
+    user: str
+    words: str
+    """Why, and what to do."""
+
+
+@dataclass(frozen=True)
 class OwnerRequest:
     """What a job's owner has requested through the engine, as by scancel. Reported until it is carried out."""
 
@@ -252,6 +263,7 @@ class EngineView:
     """The machines that can be used now. They may join, leave and change size from one poll to the next."""
     submitted: Sequence[SubmittedJob] = ()
     requests: Sequence[OwnerRequest] = ()
+    untaken: Sequence[UntakenJob] = ()
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of a node are, by its name; None where the driver does not answer. Empty: it is not known."""
 

@@ -92,6 +92,7 @@ class Visit:
             status.failing,
             status.condition,
             status.refusals,
+            status.untaken,
             self.service.limits.error,
             status.others,
             status.cluster,

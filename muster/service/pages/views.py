@@ -14,7 +14,7 @@ from muster.service.api.service import Service, check_operator
 from muster.service.pages.charts import Span, span, step_line
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.store.rows import Caller, Holder, JobOrder, State
-from muster.service.waiting import nothing_starts
+from muster.service.waiting import nothing_starts, untaken_jobs
 
 _HOUR = 3600.0
 _DAY = 86400.0
@@ -286,7 +286,7 @@ def _day(service: Service, caller: Caller, now: float, held_gpus: float, waiting
 
 def _warnings(service: Service, caller: Caller, machines: Sequence[Mapping[str, Any]]) -> list[str]:
     status = service.status
-    found = nothing_starts(status, caller, service.store.now())
+    found = nothing_starts(status, caller, service.store.now()) + untaken_jobs(status, caller)
     if drained := [machine["name"] for machine in machines if machine["drained"]]:
         found.append(f"{counted(len(drained), 'node')} drained: {', '.join(drained[:5])}.")
     if away := [machine["name"] for machine in machines if machine["away"]]:

@@ -14,6 +14,7 @@ from sqlalchemy import update
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.daemon_status import Failing, RefusedStart
+from muster.service.engines import UntakenJob
 from muster.service.home import job_folder
 from muster.service.store.rows import (
     AllocationInterval,
@@ -229,17 +230,20 @@ def test_owners_see_what_the_engine_answers_to_their_jobs(house: House) -> None:
     api.status.refusals = {
         job: RefusedStart("no such account", 3, api.store.now()) for job in (waiting, starting)
     }
+    api.status.untaken = (UntakenJob("job 17 of Slurm", "ann", "comment: found step"),)
     api.status.failing = None
     for job in (waiting, starting):
         why = " ".join(house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"])
         assert f"It is not started by {api.status.engine}: no such account; tried 3 times in " in why
         assert "begins as soon as" not in why
         assert "does not wait" not in why
-    mine = house.get("/v1/queue", "ann").json
+    mine, others = (house.get("/v1/queue", user).json for user in ("ann", "bob"))
     assert [job["refusal"].split(";")[0] for job in mine["jobs"] if job["job_id"] == waiting] == [
         f"{api.status.engine}: no such account"
     ]
-    api.status.refusals = {}
+    assert mine["notices"] == ["Job 17 of Slurm, of ann, is not taken: comment: found step"]
+    assert others["notices"] == []
+    api.status.refusals, api.status.untaken = {}, ()
     api.store.commit(StoreChanges(jobs={job: {"state": State.COMPLETED} for job in (waiting, starting)}))
 
 

@@ -145,7 +145,8 @@ class SlurmEngine:
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
-        return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests)
+        untaken = self._new.untaken(self._rows.keys())
+        return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""

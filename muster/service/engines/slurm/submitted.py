@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import structlog
 from pydantic import ValidationError
 
 from muster.files import write_aside
-from muster.service.engines.interface import SubmittedJob
+from muster.service.engines.interface import SubmittedJob, UntakenJob
 from muster.service.engines.slurm.status import SlurmJob
 from muster.service.request import JobRequest
 
@@ -93,24 +93,36 @@ class AdoptedJobs:
 
 
 class NewJobs:
-    """Recognises jobs that are to be taken; warns once about each that cannot be."""
+    """Recognises jobs that are to be taken; warns about each that cannot be, once for each reason."""
 
     def __init__(self) -> None:
-        self._refused: set[str] = set()
+        self._refused: dict[int, UntakenJob] = {}
+        """By number."""
 
     def find(self, row: SlurmJob) -> SubmittedJob | None:
         """Return the job if it is marked, held and a job of its own."""
         marked = row.comment.startswith(MARK) and not OWN.fullmatch(row.comment)
         if not (marked and row.held and row.is_whole and not row.values["Dependency"]):
+            self._refused.pop(row.number, None)
             return None
-        key = f"{row.number}@{row.submitted:.0f}"
+        user = row.values["UserName"]
         try:
-            return SubmittedJob(key, row.values["UserName"], request_of(row))
+            found = SubmittedJob(f"{row.number}@{row.submitted:.0f}", user, request_of(row))
         except ValueError as error:
-            if key not in self._refused:
-                self._refused.add(key)
+            setting = f"Comment={MARK}..."
+            hint = f"Hint: scontrol update jobid={row.number} {setting}"
+            refused = UntakenJob(f"job {row.number} of Slurm", user, f"{_short(error)}. {hint}")
+            if self._refused.get(row.number) != refused:
+                self._refused[row.number] = refused
                 log.warning("a job of Slurm cannot be taken", slurm_job=row.number, error=_short(error))
             return None
+        self._refused.pop(row.number, None)
+        return found
+
+    def untaken(self, numbers: Collection[int]) -> list[UntakenJob]:
+        """Return the jobs that could not be taken, of those that Slurm still has."""
+        self._refused = {number: one for number, one in self._refused.items() if number in numbers}
+        return list(self._refused.values())
 
 
 def own_comment(whose: str, job: int) -> str:
