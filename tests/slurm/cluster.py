@@ -178,7 +178,7 @@ def _write_files(cluster: SlurmCluster, partitions: Sequence[str], settings: Map
     hardware = f"CPUs=24 Sockets=1 CoresPerSocket=24 ThreadsPerCore=1 RealMemory=500000 Gres=gpu:v100:{GPUS}"
     host = f"NodeHostname={socket.gethostname().split('.')[0]} NodeAddr=127.0.0.1"
     of_nodes = [
-        f"NodeName={name} {host} Port={port} {hardware}"
+        f"NodeName={name} {host} Port={port} {hardware} Features=on-{name}"
         for name, port in zip(cluster.nodes, cluster.ports[1:], strict=True)
     ]
     named = ["train Default=YES", *partitions]

@@ -26,6 +26,7 @@ _PLAIN = {
     "tres-per-node": "",
     "tres-per-job": "",
     "tres-per-task": "",
+    "Feature": "",
     "UserName": "ann",
     "Dependency": "",
     "HetJobID": "",
@@ -60,6 +61,29 @@ def test_gpus_are_counted_over_nodes_and_tasks(columns: dict[str, str], gpus: in
     request = request_of(row(**columns))
     assert (request.gpus, request.constraint) == (gpus, constraint)
     assert (request.cpus, request.memory_gb) == (None, None)
+
+
+@pytest.mark.parametrize("features", ["fast", "fast|a100-80", "rack:1"])
+def test_features_of_slurm_are_labels_of_nodes(features: str) -> None:
+    assert request_of(row(tres_per_job="gres:gpu:1", Feature=features)).constraint == f"label={features}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"Feature": "fast&big"}, "constraint: found fast&big; allowed: a feature, or several with a bar"),
+        ({"Feature": "[rack1*2&rack2]"}, "scontrol update jobid=7 Features=..."),
+        (
+            {"Feature": "fast", "tres_per_node": "gres:gpu:v100:1"},
+            "found fast beside GPUs of type v100; allowed: one of the two. Hint: scontrol update jobid=7 Features=",
+        ),
+    ],
+)
+def test_other_features_keep_a_job_untaken(columns: dict[str, str], words: str) -> None:
+    jobs = NewJobs()
+    assert jobs.find(row(**columns)) is None
+    (found,) = jobs.untaken({7})
+    assert words in found.words
 
 
 def test_a_name_of_slurm_becomes_one_of_muster() -> None:

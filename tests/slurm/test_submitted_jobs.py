@@ -90,9 +90,13 @@ def test_others_jobs_are_left_alone(site: SubmittingSite) -> None:
     ]
     before = [site.shown(number) for number in numbers]
     with site.serves():
-        site.sbatch("--mem=1G", "--comment=muster:", script="true")
+        last = site.slurm.nodes[-1]
+        number = site.sbatch(
+            "--gres=gpu:1", "--mem=1G", "--comment=muster:", f"--constraint=on-{last}", script="true"
+        )
         (job,) = site.taken()
         site.wait(job, state="completed")
+        assert f" NodeList={last} " in site.shown(number)
         (notice,) = json.loads(site.muster("queue", "--json"))["notices"]
         assert notice.startswith(f"Job {numbers[4]} of Slurm, of root, is not taken: comment: found colour; ")
         assert notice.endswith(f"Hint: scontrol update jobid={numbers[4]} Comment=muster:...")

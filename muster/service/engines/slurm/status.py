@@ -34,6 +34,7 @@ _COLUMNS = (
     "tres-per-node",
     "tres-per-job",
     "tres-per-task",
+    "Feature",
     "NodeList",
     "UserName",
     "Dependency",

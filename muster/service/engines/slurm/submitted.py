@@ -30,6 +30,8 @@ _OPTIONS = frozenset(
 )
 _GPUS = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<count>\d+)|:(?P<type>[^:=,]+)(?:[:=](?P<of_type>\d+))?)?")
 """As gres:gpu:2, gres/gpu:a100:2 or, by tasks from 23.02 on, gres/gpu:1080ti=2."""
+_FEATURES = re.compile(r"[\w.:-]+(?:\|[\w.:-]+)*")
+"""What a job requires of nodes: a feature, or any of several. Slurm also knows `a&b`, counts and groups."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_NAME = 200
 """Of a job of Muster; names in Slurm may be longer, and hold any character."""
@@ -37,6 +39,14 @@ _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _GB_PER_MIB = 1024**2 / 1e9
 
 log = structlog.get_logger()
+
+
+class _CannotTake(ValueError):
+    """What a job says in Slurm that Muster cannot go by, and the setting by which its owner changes that."""
+
+    def __init__(self, what: str, setting: str) -> None:
+        super().__init__(what)
+        self.setting = setting
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ class NewJobs:
         try:
             found = SubmittedJob(f"{row.number}@{row.submitted:.0f}", user, request_of(row))
         except ValueError as error:
-            setting = f"Comment={MARK}..."
+            setting = error.setting if isinstance(error, _CannotTake) else f"Comment={MARK}..."
             hint = f"Hint: scontrol update jobid={row.number} {setting}"
             refused = UntakenJob(f"job {row.number} of Slurm", user, f"{_short(error)}. {hint}")
             if self._refused.get(row.number) != refused:
@@ -131,7 +141,10 @@ def own_comment(whose: str, job: int) -> str:
 
 
 def request_of(row: SlurmJob) -> JobRequest:
-    """Return what a job of Slurm requests. ValueError if its comment has an unknown option or a wrong value."""
+    """Return what a job of Slurm requests. ValueError if its comment has an unknown option or a wrong value.
+
+    So too if it requires features of nodes that no constraint stands for.
+    """
     values = row.values
     nodes, tasks = _number(values["NumNodes"]), max(_number(values["NumTasks"]), 1)
     gpus, gpu_type = _gpus(values, nodes, tasks)
@@ -145,10 +158,23 @@ def request_of(row: SlurmJob) -> JobRequest:
         "ranks": "per-gpu" if 1 < gpus == tasks else "one",
         "cpus": tasks * cpus_per_task if cpus_per_task > 1 or not gpus else None,
         "memory_gb": memory_gb or (None if gpus else 1.0),
-        "constraint": f"gpu_type={gpu_type}" if gpu_type else "",
+        "constraint": _constraint(values["Feature"], gpu_type),
         "preemptible": None if values["Requeue"] == "1" else False,
     }
     return JobRequest.model_validate(fields | _options(row.comment))
+
+
+def _constraint(features: str, gpu_type: str) -> str:
+    """Return what nodes are to have: a type of GPU, or features, which are the labels of nodes."""
+    if not features:
+        return f"gpu_type={gpu_type}" if gpu_type else ""
+    if gpu_type:
+        what = f"constraint: found {features} beside GPUs of type {gpu_type}; allowed: one of the two"
+        raise _CannotTake(what, "Features=")
+    if not _FEATURES.fullmatch(features):
+        what = f"constraint: found {features}; allowed: a feature, or several with a bar between: any of them"
+        raise _CannotTake(what, "Features=...")
+    return f"label={features}"
 
 
 def gpu_type_of(row: SlurmJob) -> str:
