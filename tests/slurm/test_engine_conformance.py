@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import signal
 import tempfile
 import time
@@ -126,6 +127,51 @@ class TestSlurmEngine(EngineConformance):
         case.launch(1, epoch=2)
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert str(case.slurm_job().number) == number
+
+    @pytest.mark.parametrize("runs", [True, False], ids=["begun again", "waiting"])
+    def test_a_start_that_slurmctld_forgets_is_lost(
+        self, case: SlurmCase, slurm: SlurmCluster, tmp_path: Path, runs: bool
+    ) -> None:
+        """It may not know what happened in the seconds before it died. Then it counts no restart."""
+
+        def node2(state: str) -> None:
+            slurm.run("scontrol", "update", "nodename=node2", f"state={state}", "reason=test")
+
+        def begins(at: str) -> None:
+            slurm.run("scontrol", "update", f"jobid={case.slurm_job().number}", f"StartTime={at}")
+
+        node2("drain")
+        case.launch(1)
+        case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+        begins("now+1hour")
+        node2("resume")
+        slurm.kill("slurmctld", signal.SIGTERM)
+        shutil.copytree(slurm.folder / "state", tmp_path / "state")
+        slurm.start("slurmctld")
+        slurm.wait_ready()
+        begins("now")
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        began = case.slurm_job().started
+        case.until(lambda: time.time() - began > 1.0, "another second")
+        slurm.kill("slurmctld")
+        shutil.copytree(tmp_path / "state", slurm.folder / "state", dirs_exist_ok=True)
+        slurm.start("slurmctld")
+        slurm.wait_ready()
+        if runs:
+            begins("now")
+        ended = case.end(1)
+        assert ended.ended is Exit.LOST
+        failed = "Slurm could not launch it"  # Its node may still have the first run; it is drained for that.
+        allowed = {"slurmctld was restarted and has forgotten this start", *([failed] if runs else [])}
+        assert ended.message in allowed
+        case.until(lambda: case.slurm_job().held, "that it is held")
+        assert len(case.slurm_jobs()) == 1
+
+        def idle_again() -> bool:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume", check=False)
+            return slurm.run("sinfo", "-h", "-n", "node2", "-o", "%T").strip() == "idle"
+
+        case.until(idle_again, "that its node is idle")
 
     def test_the_cpus_of_a_running_job_are_not_changed(self, case: SlurmCase) -> None:
         """The controller never asks for it; an engine that did nothing would leave its books wrong."""

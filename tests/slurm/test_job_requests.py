@@ -194,3 +194,10 @@ def test_what_slurm_refuses_for_all_is_not_the_jobs_fault() -> None:
     assert isinstance(own, StartRefused)
     assert str(own) == "sbatch refused it: Batch job submission failed: Invalid account"
     assert isinstance(refusal("sbatch: error: Unable to contact slurm controller"), SlurmError)
+
+
+@pytest.mark.parametrize("reason", ["launch failed requeued held", "launch_failed_requeued_held"])
+def test_a_failed_launch_is_not_a_hold_of_its_owner(reason: str) -> None:
+    """Slurm holds such a job by itself."""
+    assert row(Reason=reason).launch_failed
+    assert not row(Reason="JobHeldUser").launch_failed

@@ -61,6 +61,7 @@ from muster.slurm_commands import SlurmCommands, SlurmError, explained
 
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
+_FORGOTTEN = "slurmctld was restarted and has forgotten this start"
 _PLACE_TAKEN = ("Resources", "ReqNodeNotAvail", "Nodes required")
 """How the reasons begin for which a job waits whose nodes are taken, drained or down."""
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
@@ -171,6 +172,8 @@ class SlurmEngine:
         elif row.state not in LIVING:
             how, status, message = outcome(row, record)
             self._end(record, how, max(row.ended or now, record.launched), status, message)
+        elif record.began and (row.state == "PENDING" or row.started > record.began):
+            self._end_forgotten(record, row, now)
         elif row.state != "PENDING":
             self._update_running(record, row)
         elif record.stopping and self._take_back(row):
@@ -178,8 +181,11 @@ class SlurmEngine:
 
     def _end_restarted(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start whose job Slurm has requeued, or brought back from before its release."""
-        if row.restarts < record.restarts:
-            self._end(record, Exit.LOST, now, None, "slurmctld was restarted and has forgotten this start")
+        if row.restarts < record.restarts or record.forgotten:
+            self._end(record, Exit.LOST, now, None, _FORGOTTEN)
+            return
+        if row.launch_failed:
+            self._end(record, Exit.LOST, now, None, "Slurm could not launch it")
             return
         if row.held:
             record.held_by_owner = True
@@ -190,8 +196,26 @@ class SlurmEngine:
             record, Exit.LOST, now, None, "requeued in Slurm, not by Muster, as after a node has failed"
         )
 
+    def _end_forgotten(self, record: StartRecord, row: SlurmJob, now: float) -> None:
+        """End a start of which slurmctld knew nothing after its restart, so that it began the job again, or will.
+
+        Its count of restarts is the same. The new run may have other GPUs, and the old one may still be there: the
+        next start makes both stale. A job that may not be requeued goes on with what it has now.
+        """
+        if row.state == "PENDING":
+            if self._take_back(row):
+                self._end(record, Exit.LOST, now, None, _FORGOTTEN)
+        elif row.values["Requeue"] != "1":
+            record.began, record.gpu_ids = row.started, {}
+            self._records.keep(record)
+        elif row.state == "RUNNING":
+            record.forgotten = True
+            self._records.keep(record)
+            self._take_back(row)
+
     def _update_running(self, record: StartRecord, row: SlurmJob) -> None:
-        if not record.began:
+        # Until its nodes are up its start time may change.
+        if not record.began and row.state != "CONFIGURING":
             record.began = max(row.started, record.launched)
             self._records.keep(record)
         if record.killed:  # again: Slurm loses a signal that comes before the first process
@@ -204,8 +228,8 @@ class SlurmEngine:
         self._records.keep(record)
 
     def _take_back(self, row: SlurmJob) -> bool:
-        """Hold a pending job, so that Slurm does not begin it by itself; whether it still waits."""
-        (message,) = change(self._commands, [f"hold {row.number}"])
+        """Hold a job that is to begin again, so that Slurm does not begin it by itself; whether it could be held."""
+        (message,) = change(self._commands, [_holding(row)])
         if message:
             log.warning("a job of Slurm could not be held", slurm_job=row.number, error=message)
         return not message
@@ -353,7 +377,7 @@ class SlurmEngine:
         if row.held:
             return [line]
         # Released already where an order to release it was carried out late: then it is withdrawn first.
-        return [f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}", line]
+        return [_holding(row), line]
 
     def _gpu_type(self, record: StartRecord) -> str:
         node = self._cluster.nodes[self._cluster.node_index[record.nodes[0]]]
@@ -531,6 +555,11 @@ def _together(do: Callable[..., None], many: Sequence[tuple[Any, ...]]) -> list[
 def _comment(launch: Launch) -> str:
     """Return what the job of a start says in Slurm."""
     return own_comment(launch.key or launch.whose, launch.job)
+
+
+def _holding(row: SlurmJob) -> str:
+    """Return scontrol's line that holds a job, whatever it does by now."""
+    return f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}"
 
 
 def _may_start_again(start: StartRecord, row: SlurmJob) -> bool:

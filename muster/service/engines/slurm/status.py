@@ -111,6 +111,11 @@ class SlurmJob:
         return self.state == "PENDING" and self.values["PriorityLong"] == "0"
 
     @property
+    def launch_failed(self) -> bool:
+        """Slurm has held it by itself, as a node of it could not begin it."""
+        return self.reason.replace("_", " ").startswith("launch failed requeued")
+
+    @property
     def comment(self) -> str:
         """Free text of its owner."""
         return self.values["Comment"]
