@@ -13,6 +13,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints, NodeArray
+from muster.cluster.portable_math import exp
 from muster.schedulers.contract import Decision, Jobs, Scheduler, Snapshot, State
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable
@@ -191,7 +192,7 @@ class NoisySpeeds:
         if self._seen is None:
             models = snapshot.resource_profiles.models.copy()
             chance = np.random.default_rng([self.seed, _NOISE_STREAM])
-            factors = np.exp(chance.normal(0.0, self.sigma, (2, len(models))))
+            factors = exp(chance.normal(0.0, self.sigma, (2, len(models))))
             models["input_seconds"] *= factors[0][:, None, None]
             models["batch_gb"] *= factors[0]
             shapes = None if snapshot.forms is None else BelievedShapes(snapshot.forms, factors[1])

@@ -16,6 +16,7 @@ import polars as pl
 import muster
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import WHOLE, Bools, Floats
+from muster.cluster.portable_math import exp
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.runtime.allocation_lifecycle import HeldArray
@@ -232,7 +233,7 @@ def _prepared(
         table.asked["believed"] = np.nan
     elif noise > 0:
         draws = np.random.default_rng([options.seed, _NOISE_STREAM]).normal(0.0, noise, len(table))
-        table.asked["believed"] *= np.exp(draws)
+        table.asked["believed"] *= exp(draws)
     return table, model_table(table.models, cluster.gpu_types)
 
 

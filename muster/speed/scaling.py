@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from muster.cluster.portable_math import exp, log, power
+
 Floats = npt.NDArray[np.float64]
 
 LARGEST_OVERLAP = 10.0
@@ -81,17 +83,17 @@ class ScalingLaw:
     @property
     def fixed_seconds(self) -> float:
         """Of a pass, however few its samples."""
-        return float(np.exp(self.numbers[0]))
+        return float(exp(self.numbers[0]))
 
     @property
     def seconds_per_sample(self) -> float:
         """Of each GPU."""
-        return float(np.exp(self.numbers[1]))
+        return float(exp(self.numbers[1]))
 
     @property
     def overlap(self) -> float:
         """k."""
-        return 1.0 + (LARGEST_OVERLAP - 1.0) / (1.0 + float(np.exp(-self.numbers[8])))
+        return 1.0 + (LARGEST_OVERLAP - 1.0) / (1.0 + float(exp(-self.numbers[8])))
 
     def compute_seconds(self, batch: Floats) -> Floats:
         """Of a pass over so many samples."""
@@ -100,12 +102,12 @@ class ScalingLaw:
 
     def network_seconds(self, machines: Floats, gpus: Floats) -> Floats:
         """What reducing the gradients takes, hidden or not."""
-        pair, local, local_growth, pair_growth, spread, spread_growth = np.exp(self.numbers[2:8]).tolist()
-        machine_growth = float(np.exp(self.numbers[9]))
-        beyond = np.log(np.maximum(gpus, 2) / 2)
+        pair, local, local_growth, pair_growth, spread, spread_growth = exp(self.numbers[2:8]).tolist()
+        machine_growth = float(exp(self.numbers[9]))
+        beyond = log(np.maximum(gpus, 2) / 2)
         in_one = pair * local * (1 + local_growth * beyond)
         in_two = pair * (1 + pair_growth * beyond)
-        a_machine, further = np.log(gpus / machines), np.log(np.maximum(machines, 3) / 3)
+        a_machine, further = log(gpus / machines), log(np.maximum(machines, 3) / 3)
         in_more = pair * spread * (1 + spread_growth * a_machine + machine_growth * further)
         seconds: Floats = np.select([gpus <= 1, machines == 1, machines == 2], [0.0, in_one, in_two], in_more)
         return seconds
@@ -116,8 +118,8 @@ class ScalingLaw:
         """An iteration of so many passes over `batch` samples each; the last one hides communication."""
         compute, network = self.compute_seconds(batch), self.network_seconds(machines, gpus)
         longer = np.maximum(compute, network)
-        shares = (compute / longer) ** self.overlap + (network / longer) ** self.overlap
-        seconds: Floats = longer * shares ** (1.0 / self.overlap) + (passes - 1.0) * compute
+        shares = power(compute / longer, self.overlap) + power(network / longer, self.overlap)
+        seconds: Floats = longer * power(shares, 1.0 / self.overlap) + (passes - 1.0) * compute
         return seconds
 
 
@@ -125,14 +127,14 @@ def fit_scaling(times: StepTimes, prior: Prior = PRIOR) -> ScalingLaw:
     """The most likely law of these steps; the best of a few starts."""
     compute = np.where(np.isnan(times.compute_seconds), times.seconds, times.compute_seconds)
     typical, batch = float(np.median(compute)), float(np.median(times.batch))
-    own = np.log([0.3 * typical, 0.7 * typical / batch, 0.3 * float(np.median(times.seconds))])
+    own = log([0.3 * typical, 0.7 * typical / batch, 0.3 * float(np.median(times.seconds))])
     # The overlap stands before the growth with machines.
     mean, spread = np.concatenate([own, prior.mean]), np.concatenate([_OWN_SPREAD, prior.spread])
 
     def errors(numbers: Floats) -> Floats:
         law = ScalingLaw(numbers)
-        steps = np.log(law.step_seconds(times.machines, times.gpus, times.batch) / times.seconds)
-        alone = np.nan_to_num(np.log(law.compute_seconds(times.batch) / times.compute_seconds))
+        steps = log(law.step_seconds(times.machines, times.gpus, times.batch) / times.seconds)
+        alone = np.nan_to_num(log(law.compute_seconds(times.batch) / times.compute_seconds))
         pulls = np.concatenate([_tempered(steps / OUTLIER), _tempered(alone / OUTLIER)])
         return np.concatenate([pulls, (numbers - mean) / spread])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.experiment import Effort
+from muster.cluster.portable_math import exp
 from muster.simulation import Options
 from muster.workload.generators.draws import drawn, poisson_arrivals, streams
 from muster.workload.trace import Trace, trace_of
@@ -103,8 +105,8 @@ def work_seconds(
     """Single-GPU seconds of so many jobs, log-normal within these limits."""
     seconds = np.zeros(jobs)
     while (outside := (seconds < least) | (seconds > most)).any():
-        again = generator.normal(np.log(median), SPREAD, int(outside.sum()))
-        seconds[outside] = np.exp(again)
+        again = generator.normal(math.log(median), SPREAD, int(outside.sum()))
+        seconds[outside] = exp(again)
     rounded: Sequence[float] = seconds.round(3).tolist()
     return rounded
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
+from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -200,7 +201,7 @@ def _returns(speed_up: Floats) -> Floats:
     the less more of them count. A job that runs at its least size counts 1.
     """
     faster = np.maximum(speed_up, 1e-9)
-    counts: Floats = (_AT_MOST - faster**-0.5) / (_AT_MOST - 1) / faster
+    counts: Floats = (_AT_MOST - power(faster, -0.5)) / (_AT_MOST - 1) / faster
     return np.where(speed_up >= 1, counts, 1.0)
 
 

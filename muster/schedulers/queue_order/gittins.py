@@ -17,7 +17,7 @@ from muster.schedulers.parts import Order, check_seconds, setting
 from muster.schedulers.queue_order.keys import best_rates, prospects
 from muster.workload.jobs import COMPLETED
 
-_EDGES: Floats = np.float64(60.0) * 2.0 ** np.arange(20)
+_EDGES: Floats = np.ldexp(60.0, np.arange(20))
 """GPU-seconds that separate the classes of attained service: from a minute of a GPU, each twice the one before."""
 _PRIOR_FROM = 4 * 3600.0
 _PRIOR_JOBS = 4.0

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from muster.cluster.ledger_arrays import Floats
+from muster.cluster.portable_math import power
 from muster.schedulers.contract import State
 from muster.schedulers.parts import check_seconds, setting
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler, SizingSolution
@@ -106,7 +107,7 @@ class Oasis(PeriodicScheduler):
         pairs = question.choices
         capacity = question.capacity
         share = used / np.where(capacity > 0, capacity, 1.0)
-        prices = lowest * (highest / lowest) ** share
+        prices = lowest * power(highest / lowest, share)
         so_far = np.vstack([np.zeros(len(capacity)), np.cumsum(prices, axis=0)])
         best, plan = 0.0, REFUSED
         mine = np.flatnonzero(pairs.job == at)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from muster.cluster.portable_math import exp, power
 from muster.problems import InputError, Problem
 from muster.speed.parameter_server import StepTime
 
@@ -180,13 +181,13 @@ def utility(completion: ArrayLike, priority: ArrayLike, urgency: ArrayLike, targ
     """SMD's worth of a completion time: g1 / (1 + exp(g2 (tau - g3))); tau and the target in slots."""
     exponent = np.asarray(urgency) * (np.asarray(completion, dtype=np.float64) - np.asarray(target))
     # Beyond 700 the worth is 0 in doubles; without the limit the power would overflow.
-    return np.asarray(np.asarray(priority) / (1 + np.exp(np.minimum(exponent, 700.0))), dtype=np.float64)
+    return np.asarray(np.asarray(priority) / (1 + exp(np.minimum(exponent, 700.0))), dtype=np.float64)
 
 
 def _geometric(lowest: float, highest: float, epsilon: float) -> FloatArray:
     """lowest, lowest (1 + epsilon), ... up to the highest, which is the last."""
     steps = math.ceil(math.log(highest / lowest) / math.log1p(epsilon))
-    return np.append(lowest * (1 + epsilon) ** np.arange(max(steps, 0)), highest)
+    return np.append(lowest * power(1 + epsilon, np.arange(max(steps, 0))), highest)
 
 
 def _chunks(demands: Demands) -> list[slice]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.cluster.portable_math import power
 from muster.schedulers.admission.knapsack import Columns, prices_of
 from muster.schedulers.workers_and_servers.sizes import utility
 from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem
@@ -157,7 +158,7 @@ def _boundaries(question: SizingProblem, job: Ints, usage: Floats, left: Floats)
     some = np.isfinite(shortest)
     horizon = max(float(least_area[some].sum()), float(shortest[some].max(initial=0.0)))
     growth = _growth(horizon / FIRST_SLOT_SECONDS, slots)
-    return np.concatenate([[0.0], np.cumsum(FIRST_SLOT_SECONDS * growth ** np.arange(slots))])
+    return np.concatenate([[0.0], np.cumsum(FIRST_SLOT_SECONDS * power(growth, np.arange(slots)))])
 
 
 def _growth(total: float, slots: int) -> float:

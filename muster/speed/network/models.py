@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from muster.cluster.portable_math import power
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -93,11 +95,11 @@ class CompactModel:
         count = self.messages_per_iteration
         passed = np.arange(count) / max(count - 1, 1)
         share = self.first_ready_share
-        ready = self.compute_seconds * (share + (1.0 - share) * passed**self.ready_power)
+        ready = self.compute_seconds * (share + (1.0 - share) * power(passed, self.ready_power))
         ready[-1] = self.compute_seconds
         gradient = np.ones(1)
         if count > 1:
-            others = np.diff(np.linspace(0.0, 1.0, count) ** self.gradient_power)
+            others = np.diff(power(np.linspace(0.0, 1.0, count), self.gradient_power))
             others *= 1.0 - self.largest_share
             gradient = np.insert(others, self._position(self.largest_at), self.largest_share)
         update = np.zeros(count)

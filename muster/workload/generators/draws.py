@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.cluster.portable_math import log, power
 from muster.problems import InputError, Problem
 
 LARGEST_COUNT = 10_000_000
@@ -42,7 +43,7 @@ def two_range_durations(
     position = generator.random(jobs)
     low = np.where(is_short, shorter[0], longer[0])
     high = np.where(is_short, shorter[1], longer[1])
-    seconds: NDArray[np.float64] = 60.0 * 10.0 ** (low + position * (high - low))
+    seconds: NDArray[np.float64] = 60.0 * power(10.0, low + position * (high - low))
     return seconds.round(3)
 
 
@@ -51,7 +52,7 @@ def mean_of_two_ranges(shorter: LogRange, longer: LogRange) -> float:
 
     The mean of 10^U(a, b) is (10^b - 10^a) / ((b - a) ln 10).
     """
-    means = [(10.0**high - 10.0**low) / ((high - low) * np.log(10.0)) for low, high in (shorter, longer)]
+    means = [(10.0**high - 10.0**low) / ((high - low) * log(10.0)) for low, high in (shorter, longer)]
     return 60.0 * float(SHORT_SHARE * means[0] + (1 - SHORT_SHARE) * means[1])
 
 

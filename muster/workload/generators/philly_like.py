@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.cluster.portable_math import exp, log
 from muster.workload.generators.draws import check_settings, drawn, streams
 from muster.workload.trace import Trace, trace_of
 
@@ -89,5 +90,5 @@ def durations_by_size(generator: np.random.Generator, gpus: NDArray[np.int64]) -
     levels, *quantiles = np.array(DURATION_QUANTILES).T
     for least, column in zip(DURATION_CLASSES, quantiles, strict=True):
         these = gpus >= least
-        seconds[these] = np.exp(np.interp(position[these], levels, np.log(column)))
+        seconds[these] = exp(np.interp(position[these], levels, log(column)))
     return np.round(seconds, 3)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.cluster.portable_math import log10, power
 from muster.workload.generators.draws import check_settings, poisson_arrivals, streams
 from muster.workload.trace import Trace, trace_of
 
@@ -65,8 +66,8 @@ def generate(jobs: int, per_hour: float | None = None, ring: float = 0.0, seed: 
         "server_cpus": shapes.integers(*CPUS, jobs, endpoint=True),
         "server_memory_gb": shapes.uniform(*MEMORY_GB, jobs).round(1),
     }
-    shortest, longest = np.log10(REFERENCE_SLOTS)
-    seconds = SLOT_SECONDS * 10 ** shapes.uniform(shortest, longest, jobs)
+    shortest, longest = log10(REFERENCE_SLOTS)
+    seconds = SLOT_SECONDS * power(10.0, shapes.uniform(shortest, longest, jobs))
     in_ring = kinds.random(jobs) < ring
     columns = {
         "job_id": np.arange(jobs),
