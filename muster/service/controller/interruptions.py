@@ -51,17 +51,18 @@ def measured_stop(row: JobRow, start: JobStart, until: float) -> float | None:
     return until - start.stop_sent
 
 
-def lost_seconds(row: JobRow, start: JobStart, until: float, expected: float, *, completed: bool) -> float:
-    """Seconds of a start that brought its job no further: start-up, stop, and work that was not saved.
+def lost_seconds(row: JobRow, start: JobStart, until: float, expected: float, *, ended: bool) -> float:
+    """Seconds of a start that restarts take: start-up, stop, and work that was not saved.
 
-    Of a start that never reports, nothing is known but what its end says.
+    With a job that `ended`, however it did, no work is lost to a restart. Of a start that never reports, nothing is
+    known but what its end says.
     """
     ran = start.ran(until)
-    interrupted = start.stop_sent is not None and not completed
+    interrupted = start.stop_sent is not None and not ended
     if interrupted and not row.saves_when_stopped:
         return ran
     if start.first_step is None:
-        if completed:
+        if ended:
             return 0.0
         return min(expected, ran) if interrupted and not row.joined else ran
     stop = (

@@ -237,7 +237,7 @@ class StatusCollector:
 
     def _lost(self, row: JobRow, start: JobStart, until: float, state: State) -> float:
         expected = self._jobs.columns.restart_cost(row)
-        return lost_seconds(row, start, until, expected, completed=state is State.COMPLETED)
+        return lost_seconds(row, start, until, expected, ended=state in ENDED)
 
     def _engine_knows(self, start: JobStart, one: Observed) -> None:
         """Take the first step of a job that its engine simulates."""

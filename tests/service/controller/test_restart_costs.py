@@ -42,7 +42,7 @@ def a_start(first_step: float | None = FIRST_STEP, asked: float | None = ASKED) 
 
 
 @pytest.mark.parametrize(
-    ("job", "start", "completed", "lost"),
+    ("job", "start", "ended", "lost"),
     [
         (row(joined=True), a_start(), False, 30 + 10),
         (row(joined=True), a_start(asked=None), True, 30),
@@ -51,6 +51,7 @@ def a_start(first_step: float | None = FIRST_STEP, asked: float | None = ASKED) 
         (row(joined=True), a_start(first_step=195.0), False, 95 + 5),
         (row(), a_start(first_step=None), False, 100),
         (row(), a_start(first_step=None, asked=None), True, 0),
+        (row(), a_start(first_step=None), True, 0),
         (row(progress="(?P<step>1)"), a_start(), False, 100),
         (row(progress="(?P<step>1)"), a_start(), True, 30),
         (row(stop_signal="SIGUSR1"), a_start(first_step=None), False, 40),
@@ -58,9 +59,9 @@ def a_start(first_step: float | None = FIRST_STEP, asked: float | None = ASKED) 
     ],
 )
 def test_lost_time_is_start_up_stop_and_unsaved_work(
-    job: JobRow, start: JobStart, completed: bool, lost: float
+    job: JobRow, start: JobStart, ended: bool, lost: float
 ) -> None:
-    assert lost_seconds(job, start, END, expected=40.0, completed=completed) == lost
+    assert lost_seconds(job, start, END, expected=40.0, ended=ended) == lost
 
 
 @pytest.mark.parametrize(
