@@ -18,6 +18,7 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats
+from muster.cluster.portable_math import power
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.queue_order.multifactor import DECAY
@@ -180,7 +181,7 @@ def usage_at(
         runs = (jobs["start_seconds"].to_numpy() <= tick) & (end > tick)
         since = np.where(runs, moment - np.maximum(start, before), 0.0)
         used *= keep ** (moment - before) if np.isfinite(before) else 1.0
-        used += np.bincount(user, gpus * since * keep**since, minlength=len(names))
+        used += np.bincount(user, gpus * since * power(keep, since), minlength=len(names))
         before, tick = moment, tick + period_seconds
     return dict(zip(names.tolist(), used.tolist(), strict=True))
 
@@ -302,4 +303,10 @@ def _to_come(state: QueueState, random: np.random.Generator) -> pl.DataFrame:
     gaps = random.exponential(max(since, state.least_past_seconds) / past.height, count)
     chosen: pl.DataFrame = past[random.integers(0, past.height, count).tolist()]
     names = pl.Series("job_id", [f"to come {number}" for number in range(count)], dtype=pl.String)
-    return chosen.with_columns(names, pl.Series("submit_seconds", state.now + np.cumsum(gaps)))
+    drawn = chosen.with_columns(names, pl.Series("submit_seconds", state.now + np.cumsum(gaps)))
+    if "deadline_seconds" not in state.asked:
+        return drawn
+    # As long after its submission as it was.
+    return drawn.with_columns(
+        pl.col("deadline_seconds") - chosen["submit_seconds"] + pl.col("submit_seconds")
+    )

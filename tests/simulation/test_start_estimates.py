@@ -76,6 +76,21 @@ def test_a_running_job_lasts_longer_than_it_has_run() -> None:
     assert found.median == pytest.approx(30.0, abs=10.1)
 
 
+def test_jobs_to_come_have_as_long_until_their_deadlines() -> None:
+    # All that ended had 600 s for it; drawn again from NOW on, their deadlines would lie before their submissions.
+    asked = (*QueueState.asked, "deadline_seconds")
+    past, waiting = ended(0.5, 0.5), jobs(("w", 990, 4, None, None))
+    state = QueueState(
+        NOW,
+        jobs().with_columns(deadline_seconds=pl.lit(None, pl.Float64)),
+        (),
+        waiting.with_columns(deadline_seconds=pl.lit(None, pl.Float64)),
+        past.with_columns(deadline_seconds=pl.col("submit_seconds") + 600.0),
+        asked=asked,
+    )
+    assert start_of(state).median == pytest.approx(0.0, abs=0.1)
+
+
 def test_a_free_cluster_starts_a_job_at_once() -> None:
     state = QueueState(NOW, jobs(), (), jobs(("w", 1000, 4, None, None)), ended(0.5))
     assert start_of(state).high < 0.1
