@@ -122,8 +122,12 @@ def _wrong_head(head: str) -> list[Problem]:
     if not 1 <= int(match[2]) <= MAX_GPUS_PER_NODE:
         problems.append(Problem(FLAG, f"allowed: 1 to {MAX_GPUS_PER_NODE} GPUs a machine", found=head))
     word = match[3].lower()
-    resembles = sorted(word) == sorted("gpu") or did_you_mean(word, ["gpu"])
-    if word not in _TYPE_WORDS and word.isalpha() and resembles:
+    letters = word.rstrip("0123456789")
+    swapped = letters != "gpu" and sorted(letters) == sorted("gpu")
+    resembles = swapped or (word.isalpha() and did_you_mean(word, ["gpu"]))
+    if re.match(r"x\d", word):
+        problems.append(Problem(FLAG, "allowed: machines x GPUs, such as 16x8gpu or 16x8v100", found=head))
+    elif word not in _TYPE_WORDS and resembles:
         what = f"{match[3]} is no known type of GPU; a cluster file takes any type"
         meant = f"did you mean {match[1]}x{match[2]}gpu?"
         problems.append(Problem(FLAG, with_hint(what, meant), found=head))

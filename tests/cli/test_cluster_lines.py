@@ -25,7 +25,7 @@ JobID|User|Account|State|Submit|Start|End|Elapsed|ReqTRES
 """
 
 
-@pytest.mark.parametrize("word", ["gup", "gpuu", "pgu", "pug", "ugp", "gp", "cpu", "GUP", "gpi"])
+@pytest.mark.parametrize("word", ["gup", "gpuu", "pgu", "pug", "ugp", "gp", "cpu", "GUP", "gpi", "gup2"])
 def test_a_type_that_resembles_gpu_is_refused(word: str) -> None:
     with pytest.raises(InputError, match=f"found '2x8{word}'; .* did you mean 2x8gpu"):
         parse_cluster(f"2x8{word}")
@@ -36,6 +36,12 @@ def test_a_type_that_resembles_gpu_is_refused(word: str) -> None:
 )
 def test_types_that_exist_are_taken(word: str) -> None:
     assert parse_cluster(f"2x8{word}").gpu_types == (word.upper(),)
+
+
+@pytest.mark.parametrize("line", ["2x4x8gpu", "4x8X8gpu"])
+def test_a_third_number_is_no_type_of_gpu(line: str) -> None:
+    with pytest.raises(InputError, match=f"found '{line}'; allowed: machines x GPUs"):
+        parse_cluster(line)
 
 
 def test_gpus_in_the_plural_are_gpus() -> None:
