@@ -352,11 +352,11 @@ def _stated() -> Mapping[str, str]:
 
 
 def _kinds_in(module_name: str) -> dict[str, type[Any]]:
-    """The parts and whole schedulers that a module of Muster defines, by name."""
+    """The parts and whole schedulers that a module of Muster defines for others, by name."""
     classes: list[type[Any]] = [
         value
-        for value in vars(importlib.import_module(module_name)).values()
-        if inspect.isclass(value) and value.__module__ == module_name
+        for name, value in vars(importlib.import_module(module_name)).items()
+        if inspect.isclass(value) and value.__module__ == module_name and not name.startswith("_")
     ]
     kinds = [kind for kind in classes if issubclass(kind, Part) or hasattr(kind, "decide")]
     named = [

@@ -20,6 +20,8 @@ def test_every_part_and_preset_is_listed_with_its_sentence(muster: Muster) -> No
         (part.name, part.sentence) for part in parts()
     ]
     assert [preset["name"] for preset in listed["presets"]] == [preset.name for preset in presets()]
+    names = [(part.slot, part.name) for part in parts()]
+    assert len(names) == len(set(names))
 
 
 def test_the_list_fits_80_columns_and_breaks_no_name(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
