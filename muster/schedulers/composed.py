@@ -23,6 +23,7 @@ from muster.schedulers.parts import (
     Part,
     Placement,
     checked_keys,
+    checked_quantum,
     described,
     named,
 )
@@ -265,7 +266,7 @@ class Composed:
         until = jobs.protected_until
         if not (snapshot.table.some_pinned and self._takes_turns(snapshot)):
             return until
-        own_turn = snapshot.table.facts["resumes"][jobs.index] + self.order.quantum()
+        own_turn = snapshot.table.facts["resumes"][jobs.index] + checked_quantum(self.order)
         return np.maximum(until, np.where(jobs.running & (jobs.interruption_cost > 0), own_turn, -inf))
 
     def _takes_turns(self, snapshot: Snapshot) -> bool:
@@ -273,7 +274,7 @@ class Composed:
         turns = self.order.time_slices or (
             DURATIONS in self.order.needs and not snapshot.jobs.durations_known
         )
-        return turns and isfinite(self.order.quantum())
+        return turns and isfinite(checked_quantum(self.order))
 
     def _serve(self, snapshot: Snapshot, plan: Proposal, ranked: Ints, until: Floats, urgent: Bools) -> None:
         """Write the changes and the reasons; `until` is when each running job may be interrupted."""
@@ -409,7 +410,7 @@ class Composed:
         next_quantum = overtaken = inf
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
-            quantum = self.order.quantum()
+            quantum = checked_quantum(self.order)
             overtaken = self.order.next_rank_change(snapshot, keys, running, waiting, memory) - _INSTANT
             if _IN_VAIN[plan.reasons].any() or (self.allocator.by_order and not self.order.static_priority):
                 overtaken = -inf

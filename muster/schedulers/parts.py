@@ -90,6 +90,14 @@ class Order(Part):
         return inf
 
 
+def checked_quantum(order: Order) -> float:
+    """The quantum of an order if it is a time; anything else is refused."""
+    quantum = order.quantum()
+    if not isinstance(quantum, int | float) or not quantum > 0:
+        raise method_problem(order, "quantum", "allowed: seconds above 0, or inf", quantum)
+    return quantum
+
+
 def checked_keys(order: Order, keys: Any, jobs: Jobs) -> Floats | Ints:
     """The keys of an order if they are a number for each of these jobs; anything else is refused."""
     allowed = "allowed: a number for each job"

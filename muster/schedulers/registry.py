@@ -395,7 +395,7 @@ def _from_code(piece: str) -> type[Any]:
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(where)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, FileNotFoundError) and error.filename == file:
             raise InputError(Problem(_FLAG, f"{where}: there is no such file", found=piece)) from error
         raise InputError(load_error(error, file, where)) from error

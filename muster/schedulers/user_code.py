@@ -22,7 +22,7 @@ def register(module: types.ModuleType, written: str) -> None:
         _files[module.__file__] = written
 
 
-def load_error(error: Exception, file: str, written: str) -> Problem:
+def load_error(error: BaseException, file: str, written: str) -> Problem:
     """The problem of a policy file that cannot be loaded."""
     row = error.lineno if isinstance(error, SyntaxError) else None
     message = error.msg if isinstance(error, SyntaxError) else error
@@ -39,7 +39,7 @@ def errors_of_policies() -> Iterator[None]:
         yield
     except (InputError, Unable):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in _files]
         if not frames:
             raise

@@ -43,6 +43,11 @@ def with_policy(folder: Path, trace: Path, command: str, text: str) -> Outcome:
             "return np.where(jobs.gpus == 4, np.nan, 1.0)",
             "mine.py:7: key of order mine: found nan for job 2; allowed: a number for each job",
         ),
+        ("raise SystemExit(3)", "mine.py:8: in key: SystemExit: 3"),
+        (
+            "return jobs.gpus\n    preemptive = True\n    def quantum(self):\n        return float('nan')",
+            "mine.py:10: quantum of order mine: found nan; allowed: seconds above 0, or inf",
+        ),
         (
             "return None",
             "mine.py:7: key of order mine: found NoneType; allowed: a number for each job",
@@ -72,6 +77,7 @@ def test_an_error_while_deciding_names_file_and_line(
     [
         ("import nowhere_to_be_found\n", "mine.py:1: it cannot be loaded: ModuleNotFoundError"),
         ("\nx = 1\ny = x / 0\n", "mine.py:3: it cannot be loaded: ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)\n", "mine.py:1: it cannot be loaded: SystemExit: 3"),
         ("class Mine(:\n", "mine.py:1: it cannot be loaded: SyntaxError: invalid syntax"),
     ],
 )
