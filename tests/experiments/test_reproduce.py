@@ -130,6 +130,7 @@ def test_an_unknown_paper_is_refused_with_the_known_ones(reproduce: Reproduce, t
     refused = reproduce("tiresias", "--out", tmp_path / "out")
     assert refused.status == 2
     assert "found 'tiresias'; there are experiments of: " in refused.err
+    assert "Hint: did you mean synergy?" in reproduce("synrgy", "--out", tmp_path / "out").err
     with pytest.raises(InputError):
         paper_named("write")
 

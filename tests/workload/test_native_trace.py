@@ -219,6 +219,7 @@ def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> Non
             "job_id,submit_seconds,gpus,model,iterations\na,0,1,vgg99,5\n",
             ":2: model: found 'vgg99'; iterations need a model",
         ),
+        ("job_id,submit_seconds,gpus,model,iterations\na,0,1,alexnett,5\n", "Hint: did you mean alexnet"),
         ("job_id,submit_seconds,gpus,iterations\na,0,1,5\n", "iterations need a model"),
     ],
 )

@@ -15,7 +15,7 @@ from math import inf
 import polars as pl
 
 from muster.cluster.resources import FURTHER
-from muster.problems import InputError, Problem
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.workload.models import Model
 
 LINE = "line of the file"
@@ -370,14 +370,13 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Mapping[str, M
     _check_batches(native, checks, models)
     rigid = native["sync"] == ""
     unknown = rigid & native["iterations"].is_not_null() & ~native["model"].str.to_lowercase().is_in(models)
-    known = ", ".join(models) or "none"
-    checks.refuse(
-        unknown,
-        "model",
-        native["model"],
+    names = native["model"].filter(unknown).unique().to_list()
+    what = (
         "iterations need a model whose seconds an iteration are known; "
-        f"known: {known}; describe yours as in docs/reference/models.md, or give duration_seconds",
+        f"known: {', '.join(models) or 'none'}; describe yours as in docs/reference/models.md, or give duration_seconds"
     )
+    hint = did_you_mean(names[0], models) if len(names) == 1 else ""
+    checks.refuse(unknown, "model", native["model"], with_hint(what, hint))
 
 
 def _check_sized(native: pl.DataFrame, checks: Checks) -> None:
