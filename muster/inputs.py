@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
@@ -15,7 +15,7 @@ from muster.cluster.shipped import parse_cluster
 from muster.problems import ErrorCollector, InputError, Problem
 from muster.runtime.recorded_holding import Knowledge
 from muster.schedulers.contract import Scheduler
-from muster.schedulers.registry import build
+from muster.schedulers.registry import build, takes
 from muster.simulation import Failures, Options, Progress, Rules, Run, rules_named, simulate
 from muster.simulation.options import FIRST_ARRIVAL
 from muster.speed.network.layers import read_layers
@@ -84,10 +84,28 @@ class Inputs:
         imposed = self.options.rules.settings_for(name) if self.options else {}
         return build(name, {**imposed, **(self.settings or {})})
 
+    def with_settings_of(self, name: str, names: Sequence[str]) -> Inputs:
+        """The same inputs for one of several schedulers: without the settings that only others of them have."""
+        others = [other for other in names if other != name]
+        settings = {
+            key: value
+            for key, value in (self.settings or {}).items()
+            if _takes(name, key) or not any(_takes(other, key) for other in others)
+        }
+        return replace(self, settings=settings)
+
     def run(self, scheduler: Scheduler, progress: Callable[[Progress], None] | None = None) -> Run:
         """Simulate; the record also says what was named, so that a report can show the command."""
         run = simulate(self.trace, self.cluster, scheduler, self.options, progress, self.models, self.layers)
         return replace(run, record=replace(run.record, run={**run.record.run, "named": dict(self.named)}))
+
+
+def _takes(name: str, key: str) -> bool:
+    """Whether a part of the scheduler of a name has this setting; of a name that means nothing, no part has."""
+    try:
+        return takes(name, key.rpartition(".")[2])
+    except InputError:
+        return False
 
 
 def inputs_of(

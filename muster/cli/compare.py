@@ -67,13 +67,14 @@ def compare(
     names = scheduler or list(COMPARED_BY_DEFAULT)
     own_names = errors.of(_folder_names, names)
     for name in names:
-        errors.of(inputs.scheduler, name)
+        errors.of(inputs.with_settings_of(name, names).scheduler, name)
     errors.settle()
+    _say_whose(inputs, names)
     clusters = _cluster_names(on_clusters)
     print_notes(inputs.trace)
     with write_folder_aside(out, overwrite=overwrite) as folder:
         works = {
-            f"{own}{suffix}": _Work(name, folder / f"{own}{suffix}", one)
+            f"{own}{suffix}": _Work(name, folder / f"{own}{suffix}", one.with_settings_of(name, names))
             for one, suffix in zip(on_clusters, clusters, strict=True)
             for name, own in zip(names, own_names, strict=True)
         }
@@ -110,6 +111,15 @@ def compare(
     console.print(comparison_table([*history.values(), *summaries], console.width))
     if not missing:
         print(f"The page with charts: {out / 'report.html'}")
+
+
+def _say_whose(inputs: Inputs, names: Sequence[str]) -> None:
+    """Print on stderr which settings are of some of the schedulers alone."""
+    kept = {name: inputs.with_settings_of(name, names).settings for name in names}
+    for key in inputs.settings:
+        those = [name for name in names if key in kept[name]]
+        if len(those) < len(names):
+            print(f"--set {key}: of {' and '.join(those)} alone", file=sys.stderr)
 
 
 @dataclass(frozen=True)

@@ -100,3 +100,33 @@ def test_a_page_is_made_again(muster: Muster, compared: tuple[Path, Outcome]) ->
     absent = muster("report", folder / "absent")
     assert absent.status == 2
     assert "no such folder" in absent.err
+
+
+def test_a_setting_counts_for_the_schedulers_that_have_it(
+    muster: Muster, trace: Path, tmp_path: Path
+) -> None:
+    schedulers = ("--scheduler", "slurm", "--scheduler", "fifo+easy", "--scheduler", "fifo")
+    chosen = ("--set", "bf_interval=30", "--set", "reservations=2")
+    done = muster("compare", trace, "--cluster", "1x8gpu", *schedulers, *chosen, "--out", tmp_path / "out")
+    assert done.status == 0
+    assert "--set bf_interval: of slurm alone\n--set reservations: of fifo+easy alone\n" in done.err
+    runs = {name: json.loads((tmp_path / "out" / name / "run.json").read_text()) for name in schedulers[1::2]}
+    assert runs["slurm"]["scheduler"]["settings"]["slurm-cycles"]["bf_interval"] == 30
+    assert runs["fifo+easy"]["scheduler"]["settings"]["easy"]["reservations"] == 2
+
+
+def test_a_setting_that_none_has_is_refused_for_each(muster: Muster, trace: Path) -> None:
+    refused = muster(
+        "compare",
+        trace,
+        "--cluster",
+        "1x8gpu",
+        "--scheduler",
+        "las",
+        "--scheduler",
+        "fifo",
+        "--set",
+        "quanta=3",
+    )
+    assert refused.status == 2
+    assert refused.err.count("has no such setting") == 2
