@@ -11,6 +11,7 @@ import polars as pl
 
 from muster.advise.occupancy import Occupancy, occupancy_of
 from muster.cluster import Cluster
+from muster.cluster.description import PARTITION
 from muster.cluster.ledger_arrays import Bools
 from muster.formatting import HOUR, UNKNOWN, counted, duration, percent
 from muster.report.recorded import has_starts
@@ -25,7 +26,6 @@ TWIN = "slurm"
 TWIN_JOBS = 3000
 """Jobs that a simulation takes by default: the newest of the log."""
 _PHASES = 4
-_PARTITION = "partition:"
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ class Site:
     def partitions(self) -> Mapping[str, Bools]:
         """For each partition, which nodes it has; empty where the cluster does not say it."""
         names = {
-            label.removeprefix(_PARTITION)
+            label.removeprefix(PARTITION)
             for node in self.cluster.nodes
             for label in node.labels
-            if label.startswith(_PARTITION)
+            if label.startswith(PARTITION)
         }
         return {
-            name: np.array([f"{_PARTITION}{name}" in node.labels for node in self.cluster.nodes])
+            name: np.array([f"{PARTITION}{name}" in node.labels for node in self.cluster.nodes])
             for name in sorted(names)
         }
 

@@ -17,6 +17,8 @@ from muster.problems import InputError, Problem
 MAX_GPUS_PER_NODE = 60
 """The ledger keeps the GPUs of a node as the bits of one 64-bit number."""
 
+PARTITION = "partition:"
+"""What the label of a partition's nodes begins with."""
 ANY_GPU = "GPU"
 """The type of GPUs whose type is not stated."""
 

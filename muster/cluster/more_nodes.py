@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster.cluster.description import Cluster, Node
+from muster.cluster.description import PARTITION, Cluster, Node
 from muster.problems import InputError, Problem
 
 
@@ -22,15 +22,30 @@ def with_more(cluster: Cluster, like: Node, count: int) -> Cluster:
 def joined(cluster: Cluster, other: Cluster, name: str) -> Cluster:
     """Both clusters as one under a name: the nodes of the other in a rack of their own, under names that are free.
 
-    Where the first cluster has one rack, the others stand in it too.
+    Where the first cluster has one rack, the others stand in it too. Where it has partitions and the others have none,
+    they are in each of them: a job with a partition could not use them otherwise.
     """
+    partitions = _partitions(cluster) if not _partitions(other) else ()
     racks = cluster.racks if len(cluster.racks) == 1 else (*cluster.racks, _free_name("added", cluster.racks))
     added: list[Node] = []
     taken = set(cluster.node_index)
     for node in other.nodes:
-        added.append(replace(node, name=_free_name(node.name, taken), rack=len(racks) - 1))
+        labels = (*node.labels, *partitions)
+        added.append(replace(node, name=_free_name(node.name, taken), rack=len(racks) - 1, labels=labels))
         taken.add(added[-1].name)
-    return replace(cluster, name=name, nodes=(*cluster.nodes, *added), racks=racks)
+    names = ", ".join(partition.removeprefix(PARTITION) for partition in partitions)
+    notes = (
+        (*cluster.notes, f"{name}: the added nodes are in each partition: {names}")
+        if names
+        else cluster.notes
+    )
+    return replace(cluster, name=name, nodes=(*cluster.nodes, *added), racks=racks, notes=notes)
+
+
+def _partitions(cluster: Cluster) -> tuple[str, ...]:
+    """The labels of its partitions."""
+    labels = (label for node in cluster.nodes for label in node.labels if label.startswith(PARTITION))
+    return tuple(dict.fromkeys(labels))
 
 
 def of_type(cluster: Cluster, gpu_type: str, flag: str) -> Node:

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 from muster.cluster.cluster_file import FIRST_RACK, NodeType, machine
-from muster.cluster.description import ANY_GPU, Cluster, Links
+from muster.cluster.description import ANY_GPU, PARTITION, Cluster, Links
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 
@@ -257,7 +257,7 @@ def _kind(node: _SlurmNode) -> NodeType:
         gpu_type=gpu_type,
         cpus=node.cpus,
         memory_gb=round(node.memory_mib * _GB_PER_MIB, 3),
-        labels=(*node.features, *(f"partition:{name}" for name in node.partitions)),
+        labels=(*node.features, *(f"{PARTITION}{name}" for name in node.partitions)),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
+from muster.cluster.description import PARTITION
 from muster.cluster.ledger_arrays import CPU, GPU, MICRO, NONE, WHOLE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCE_COUNT, RESOURCES
 from muster.cluster.structured import Structured, layout_of, zero_records
@@ -87,8 +88,6 @@ AskedArray: TypeAlias = Structured[
 
 GPU_TYPE = "gpu_type="
 """What a constraint on the type of GPU begins with."""
-PARTITION = "partition:"
-"""What the label of a partition's nodes begins with."""
 _SEPARATOR = "\n"
 """Between a constraint and a partition."""
 

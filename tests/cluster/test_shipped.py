@@ -10,6 +10,7 @@ import pytest
 
 from muster.cluster import Cluster, Links
 from muster.cluster.cluster_file import write_cluster_file
+from muster.cluster.more_nodes import joined
 from muster.cluster.shipped import parse_cluster, shipped_names
 from muster.problems import InputError
 
@@ -102,3 +103,24 @@ def test_one_line(line: str, expected: dict[tuple[int, str, float, float, float]
 def test_a_wrong_cluster_is_refused_with_what_is_allowed(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         parse_cluster(text)
+
+
+SITE = """\
+NodeName=a1 CPUTot=48 RealMemory=500000 Gres=gpu:8 State=IDLE Partitions=train,debug
+NodeName=a2 CPUTot=48 RealMemory=500000 Gres=gpu:8 State=IDLE Partitions=train
+"""
+
+
+def test_nodes_added_to_a_site_are_in_each_of_its_partitions(tmp_path: Path) -> None:
+    (tmp_path / "scontrol.txt").write_text(SITE)
+    cluster = parse_cluster(f"{tmp_path / 'scontrol.txt'} + 2x8h100,96cpu,1tb")
+    assert [node.labels for node in cluster.nodes[2:]] == [("partition:train", "partition:debug")] * 2
+    assert "the added nodes are in each partition: train, debug" in cluster.notes[-1]
+
+
+def test_added_nodes_with_partitions_of_their_own_keep_these(tmp_path: Path) -> None:
+    (tmp_path / "scontrol.txt").write_text(SITE)
+    site = parse_cluster(str(tmp_path / "scontrol.txt"))
+    both = joined(site, site, "twice")
+    assert [node.labels for node in both.nodes] == [node.labels for node in (*site.nodes, *site.nodes)]
+    assert both.notes == site.notes
