@@ -452,11 +452,12 @@ def test_sacct_ends_where_the_clock_was_set_back(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     times = "2020-11-01T01:30:00|2020-11-01T01:50:00|2020-11-01T01:10:00|00:20:00"
     other = "2020-11-01T03:00:00|2020-11-01T03:00:00|2020-11-01T04:00:00|INVALID"
-    rows = (f"1|COMPLETED|{times}|gres/gpu=1", f"2|COMPLETED|{other}|gres/gpu=1")
+    both = "2020-11-01T01:30:00|2020-11-01T01:50:00|2020-11-01T01:10:00|INVALID"
+    rows = [f"{job}|COMPLETED|{one}|gres/gpu=1" for job, one in enumerate((times, other, both), 1)]
     path.write_text("\n".join(("JobID|State|Submit|Start|End|Elapsed|ReqTRES", *rows)) + "\n")
-    jobs = read_trace(path).jobs
-    assert jobs["duration_seconds"].to_list() == [1200.0, 3600.0]
-    assert (jobs["end_seconds"] - jobs["start_seconds"]).to_list() == [1200.0, 3600.0]
+    jobs = read_trace(path).jobs.sort("job_id")
+    assert jobs["duration_seconds"].to_list() == [1200.0, 3600.0, 1200.0]
+    assert (jobs["end_seconds"] - jobs["start_seconds"]).to_list() == [1200.0, 3600.0, 1200.0]
 
 
 @pytest.mark.parametrize("tres", ["gres/shard=2", "gres/mps:a100=50"])

@@ -26,6 +26,7 @@ _LENGTH = ("elapsedraw", "elapsed", "end")
 _PARTS = "parts of GPUs"
 _NEGATIVE = "INVALID"
 """What Slurm writes for a time below 0, as where a clock was set back."""
+_HOUR_SECONDS = 3600.0
 _NO_LIMIT = ("unlimited", "infinite", "partition_limit", "partition limit", "invalid")
 """What Slurm writes, in lower case, where a job has no limit of its own."""
 _AMOUNT = r",(?:cpu|gres/gpu(?::[^=,]+)?)="
@@ -59,13 +60,12 @@ def read(content: Content) -> Reading:
 
     start = cells.times("start") if "start" in have else none
     end = cells.times("end") if "end" in have else none
-    duration = _elapsed(cells, have).fill_null(end - start)
+    duration = _elapsed(cells, have).fill_null(_between(start, end))
     _refuse_odd_amounts(cells, have)
     resources = _resources(
         {name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, _counts(cells, have, none)
     )
     used = usage(table.cells, resources["gpus"], duration)
-    # Local time goes back an hour once a year, and so may an end.
     end = end.zip_with((end >= start).fill_null(value=True), start + duration)
     columns = {
         "job_id": cells.text("job_id"),
@@ -123,6 +123,13 @@ def _has_parts(text: Callable[[str], pl.Series]) -> pl.Series:
     said = pl.DataFrame([text(name).alias(name) for name in (*_TRES, *_GRES)])
     written = said.select(pl.concat_str(pl.all(), separator=","))
     return written.to_series().str.contains(r"(?:^|[,/])(?:shard|mps)[:=]")
+
+
+def _between(start: pl.Series, end: pl.Series) -> pl.Series:
+    """Seconds from start to end. Local time goes back an hour once a year, and so may an end."""
+    seconds = end - start
+    back = (seconds < 0) & (seconds + _HOUR_SECONDS > 0)
+    return seconds.zip_with(~back.fill_null(value=False), seconds + _HOUR_SECONDS)
 
 
 def _elapsed(cells: Cells, have: set[str]) -> pl.Series:
