@@ -125,7 +125,7 @@ def would_start(
     found = []
     for shape in shapes:
         waiting = pl.concat([state.waiting, _row(shape, state)], how="diagonal_relaxed")
-        asked = QueueState(state.now, state.running, state.places, waiting, state.ended)
+        asked = QueueState(state.now, state.running, state.places, waiting, state.ended, of=(ASKED,))
         found.append(estimates_at(site, asked, draws, seed).get(ASKED))
     return found
 

@@ -72,6 +72,8 @@ class Continued:
     """GPU-seconds that they had before the trace begins."""
     believed_seconds: Floats | None = None
     """How long schedulers take them to be; NaN: by `Options.knowledge`."""
+    awaited: Bools | None = None
+    """The run ends with these jobs; None: with all."""
 
     def note(self, table: JobTable) -> None:
         """Write it into the columns of the jobs."""
@@ -117,7 +119,7 @@ def simulate(
     honours = honoured(scheduler)
     _refuse_without_gpus(scheduler, honours, table)
     refused = set_impossible_aside(table, cluster, trace, options, honours)
-    measured = _measured(table, options)
+    measured = _measured(table, options, continued)
     refuse_unsurvivable(table, measured, cluster, options)
     began, began_cpu = time.perf_counter(), time.process_time()
     with errors_of_policies(), _refused_plans_of(scheduler):
@@ -298,9 +300,11 @@ def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: J
         )
 
 
-def _measured(table: JobTable, options: Options) -> Bools:
-    """Which jobs count."""
+def _measured(table: JobTable, options: Options, continued: Continued | None) -> Bools:
+    """Which jobs count, with which the run ends."""
     possible: Bools = table.facts["state"] != REFUSED
+    if continued is not None and continued.awaited is not None:
+        return possible & continued.awaited
     if options.measure is None:
         return possible
     first, last = options.measure

@@ -8,7 +8,7 @@ come are drawn too: those of the recent past, at the rate of the recent past.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -80,6 +80,8 @@ class QueueState:
     """Columns that say what jobs ask for."""
     least_past_seconds: float = _LEAST_SECONDS
     """Over which the rate of submissions is taken at least."""
+    of: Collection[str] | None = None
+    """The jobs that are asked about: a draw ends with them, so few take less time. None: all that run and wait."""
 
     @cached_property
     def past(self) -> PastDurations:
@@ -207,11 +209,13 @@ def estimate_starts(
         raise InputError(Problem("start estimate", what))
     starts: dict[str, list[float]] = {job: [] for job in state.waiting["job_id"].to_list()}
     ends: dict[str, list[float]] = {job: [] for job in [*state.running["job_id"].to_list(), *starts]}
+    awaited = pl.Series(list(ends if state.of is None else state.of), dtype=pl.String)
     for draw in range(draws):
         random = np.random.default_rng([seed, _STREAM, draw])
         jobs, resumption = _drawn(state, random, tick)
         trace = trace_of(jobs.drop(*_OF_THE_QUEUE).to_dict(), "the queue", models)
-        continued = Continued(jobs[_ATTAINED].to_numpy(), jobs[_BELIEVED].to_numpy())
+        last = jobs["job_id"].is_in(awaited.implode()).to_numpy()
+        continued = Continued(jobs[_ATTAINED].to_numpy(), jobs[_BELIEVED].to_numpy(), last)
         policy = ResumedScheduler(scheduler(draw), resumption)
         found = simulate(trace, cluster, policy, options, models=models, continued=continued).record.jobs
         for moments, column in ((starts, "start_seconds"), (ends, "finish_seconds")):

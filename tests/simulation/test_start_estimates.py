@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -45,6 +46,20 @@ EMPTY = ("tenant", "partition", "qos", "constraint")
 def ended(*shares: float) -> pl.DataFrame:
     """Jobs that took these shares of their limits, submitted so rarely that none is to come soon."""
     return jobs(*((f"e{at}", float(at), 1, 10.0, 10.0 + share * LIMIT) for at, share in enumerate(shares)))
+
+
+class Watched:
+    """A scheduler whose decisions are noted by their moments."""
+
+    def __init__(self, scheduler: Scheduler, moments: list[float]) -> None:
+        self.scheduler, self.moments = scheduler, moments
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.scheduler, name)
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        self.moments.append(snapshot.now)
+        return self.scheduler.decide(snapshot, state)
 
 
 def fifo(_draw: int) -> Scheduler:
@@ -119,6 +134,20 @@ def test_the_same_seed_gives_the_same_estimate() -> None:
         NOW, jobs(("r", 940, 4, 950, None)), ((0,),), jobs(("w", 990, 4, None, None)), ended(*shares)
     )
     assert start_of(state) == start_of(state)
+
+
+def test_a_draw_ends_with_the_jobs_that_are_asked_about() -> None:
+    waiting = jobs(("w", 990, 4, None, None), ("x", 995, 4, None, None))
+    all_of_them = QueueState(NOW, jobs(("r", 970, 4, 980, None)), ((0,),), waiting, ended(0.1, 0.5, 0.9))
+    answers, counts = [], []
+    for state in (all_of_them, replace(all_of_them, of=("w",))):
+        moments: list[float] = []
+        policy = lambda _, seen=moments: Watched(build("fifo+requested"), seen)  # noqa: E731
+        found = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), policy, draws=5)
+        answers.append(found.starts["w"])
+        counts.append(len(moments))
+    assert answers[0] == answers[1]
+    assert counts[1] < counts[0]
 
 
 def test_without_history_there_is_no_estimate() -> None:
