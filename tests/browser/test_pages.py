@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, Request, Route, expect
 
+from muster.service.home import job_folder
 from tests.browser.conftest import MANY
 from tests.browser.driven import DARK, PHONE, WIDE, Daemon, axe_script, daemon
 
@@ -204,6 +206,31 @@ def test_log_follows_to_the_end_of_the_job(browser: Browser) -> None:
             gate.touch()
             expect(page.locator("[data-log]")).to_have_text("before\nafter\n")
             expect(page.locator("h1 .badge")).to_have_text("completed")
+
+
+def test_log_of_ten_gigabytes_begins_near_its_end(browser: Browser) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder, "home")
+        flags = ("--gpus", "1", "--cpus", "1", "--memory", "1GB", "--listen", "127.0.0.1:0")
+        with daemon(home, *flags) as first, first.visited(browser) as visit:
+            (job,) = first.submit([{"name": "short", "gpus": 1, "command": ["echo", "whole"]}])
+            page = visit.open(f"/jobs/{job}")
+            expect(page.locator("h1 .badge")).to_have_text("completed")
+            expect(page.locator("[data-log]")).to_have_text("whole\n")
+            expect(page.locator("#log-earlier")).to_be_hidden()
+            with (job_folder(home, job) / "output" / "0.log").open("r+b") as log:
+                log.truncate(10 * 2**30)
+                log.seek(0, os.SEEK_END)
+                log.write(b"".join(b"line %d\n" % number for number in range(20_000)))
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url) if "/logs?" in request.url else None)
+            with page.expect_response(
+                lambda answer: answer.url.endswith("&limit=65536") and not answer.body()
+            ):
+                page.reload()
+            expect(page.locator("[data-log]")).to_have_text(re.compile(r"^line \d+\n.*line 19999\n$", re.S))
+            expect(page.locator("#log-earlier")).to_contain_text(f"muster logs {job}")
+            assert len(asked) <= 3
 
 
 def test_pages_come_back_after_a_restart(browser: Browser) -> None:

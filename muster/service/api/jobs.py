@@ -290,7 +290,14 @@ def logs(
     service: ServiceHere,
     caller: CallerHere,
     rank: Annotated[int, Query(ge=0, le=100_000, description="Which process.")] = 0,
-    offset: Annotated[int, Query(ge=0, le=_LARGEST_NUMBER, description="The answer before said it.")] = 0,
+    offset: Annotated[
+        int,
+        Query(
+            ge=-_LARGEST_NUMBER,
+            le=_LARGEST_NUMBER,
+            description="The answer before said it. A negative one counts from the end of what is written.",
+        ),
+    ] = 0,
     limit: Annotated[int, Query(ge=1, le=_LARGEST_PIECE)] = 2**20,
 ) -> Response:
     """A piece of what a job has written, of all its starts; empty where it has not written so much yet."""

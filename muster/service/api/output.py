@@ -29,9 +29,11 @@ class OutputPiece:
 def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> OutputPiece:
     """A piece of `output/RANK.log` from an offset on; empty where there is no such file, or something else.
 
+    A negative offset counts from the end of the file; it is the file's begin where the file is shorter.
     Nor where the folder is that of another job of its number, in a store that was here before. Output that was dropped
     at the job's limit is passed over.
     """
+    nothing = OutputPiece(b"", max(offset, 0))
     with ExitStack() as opened:
 
         def open_at(name: str | Path, flags: int, folder: int | None = None) -> int:
@@ -43,7 +45,7 @@ def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> 
             own = open_at(job_folder(home, job.id), _FOLDER)
             with suppress(FileNotFoundError):
                 if os.read(open_at(WHOSE, _FILE, own), _MOST_BYTES) != job.whose.encode():
-                    return OutputPiece(b"", offset)
+                    return nothing
             folder = open_at("output", _FOLDER, own)
             file = open_at(f"{rank}.log", _FILE, folder)
             there = os.fstat(file)
@@ -52,13 +54,15 @@ def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> 
                 or there.st_nlink > 1
                 or there.st_uid not in _writers(job.user)
             ):
-                return OutputPiece(b"", offset)
+                return nothing
+            if offset < 0:
+                offset = max(there.st_size + offset, 0)
             begin = _after_hole(file, offset)
             data = os.pread(file, limit, begin)
             end = begin + len(data)
             return OutputPiece(data.lstrip(b"\0") if begin > offset else data, end)
         except OSError:
-            return OutputPiece(b"", offset)
+            return nothing
 
 
 def _writers(user: str) -> set[int]:

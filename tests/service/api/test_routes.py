@@ -364,6 +364,18 @@ def test_output_is_read_in_pieces(api: Serving, output: Path) -> None:
         assert api.ask("GET", f"/v1/jobs/1/logs?{query}").body == b""
 
 
+def test_output_is_read_from_its_end(api: Serving, output: Path) -> None:
+    (output / "0.log").write_bytes(b"0123456789")
+    for query, shown, following in (
+        ("offset=-4", b"6789", "10"),
+        ("offset=-4&limit=3", b"678", "9"),
+        ("offset=-99", b"0123456789", "10"),
+        ("offset=-4&rank=2", b"", "0"),
+    ):
+        answer = api.ask("GET", f"/v1/jobs/1/logs?{query}")
+        assert (answer.body, answer.headers["muster-next-offset"]) == (shown, following), query
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_output_is_the_daemons_or_the_owners(api: Serving, output: Path) -> None:
     """On a shared disk the owner's processes write it; no other user's file is handed out."""

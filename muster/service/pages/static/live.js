@@ -9,6 +9,9 @@ const RETRY_MS = 2_000;
 const LOG_PAUSE_MS = 1_000;
 const AGAIN_MS = 2_000;
 const LONGEST_LOG = 200_000;
+const LOG_PIECE = 65_536;
+/** So many full pieces in a row are read; then the box jumps to the end of what the job writes. */
+const MOST_LOG_PIECES = 3;
 const ENDED = ["completed", "failed", "cancelled", "timed_out"];
 
 /** @type {any} */
@@ -206,21 +209,44 @@ async function loadParts() {
   if (document.querySelector("[data-again]")) again = setTimeout(() => void loadParts(), AGAIN_MS);
 }
 
-/** @param {HTMLElement} box Follow what a job writes, at the end of the box as long as the reader is there. */
+/** @param {HTMLElement} box @param {string} text */
+function appendLog(box, text) {
+  const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+  const whole = (box.textContent ?? "") + text;
+  box.textContent = whole.slice(-LONGEST_LOG);
+  if (whole.length > LONGEST_LOG) showEarlier();
+  if (atEnd) box.scrollTop = box.scrollHeight;
+}
+
+/** Say where the output is that the box does not show. */
+function showEarlier() {
+  document.getElementById("log-earlier")?.removeAttribute("hidden");
+}
+
+/** @param {HTMLElement} box Follow the last of what a job writes, at the end of the box as long as the reader is there. */
 async function followLog(box) {
-  let offset = 0;
+  let offset = -LOG_PIECE;
+  let full = 0;
+  let decoder = new TextDecoder();
   while (box.isConnected) {
     const answer = document.hidden
       ? null
-      : await fetch(`${box.dataset.log}?offset=${offset}&limit=65536`).catch(() => null);
-    const text = answer?.ok ? await answer.text() : "";
-    if (answer?.ok) offset = Number(answer.headers.get("Muster-Next-Offset"));
-    if (text) {
-      const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-      box.textContent = ((box.textContent ?? "") + text).slice(-LONGEST_LOG);
-      if (atEnd) box.scrollTop = box.scrollHeight;
-      continue;
-    }
+      : await fetch(`${box.dataset.log}?offset=${offset}&limit=${LOG_PIECE}`).catch(() => null);
+    const bytes = answer?.ok ? new Uint8Array(await answer.arrayBuffer()) : null;
+    if (answer && bytes?.length) {
+      const fromEnd = offset < 0;
+      offset = Number(answer.headers.get("Muster-Next-Offset"));
+      const cut = fromEnd && offset > bytes.length;
+      if (cut) showEarlier();
+      // A piece from within the output begins with the next line.
+      appendLog(box, decoder.decode(cut ? bytes.subarray(bytes.indexOf(10) + 1) : bytes, { stream: true }));
+      full = bytes.length < LOG_PIECE || fromEnd ? 0 : full + 1;
+      if (full < MOST_LOG_PIECES) continue;
+      offset = -LOG_PIECE;
+      full = 0;
+      decoder = new TextDecoder();
+      box.textContent = "";
+    } else if (bytes) offset = Number(answer?.headers.get("Muster-Next-Offset"));
     if (ENDED.includes(answer?.headers.get("Muster-Job-State") ?? "")) return;
     await new Promise((done) => setTimeout(done, LOG_PAUSE_MS));
   }
