@@ -129,6 +129,20 @@ def test_map_is_coloured_drained_and_leads_to_jobs(browser: Browser, busy: Daemo
         expect(page.get_by_role("heading", name=re.compile("^Job "))).to_be_visible()
 
 
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_times_are_those_of_the_daemon(browser: Browser, busy: Daemon, hours: int) -> None:
+    """Whatever the browser's clock says."""
+    with busy.visited(browser) as visit:
+        clock = f"const now = Date.now.bind(Date); Date.now = () => now() + {hours * 3_600_000};"
+        visit.page.add_init_script(clock)
+        page = visit.open("/nodes")
+        page.locator("a.cell").first.click()
+        since = page.locator("dd time[data-since]")
+        expect(since).to_have_text(re.compile(r"^[1-9][\d.]* (s|min)$"))
+        page = visit.open("/timeline")
+        expect(page.locator("#timeline")).to_have_attribute("data-entries", re.compile("[1-9]"))
+
+
 def test_timeline_zooms_moves_and_leads_to_jobs(browser: Browser, busy: Daemon) -> None:
     with busy.visited(browser) as visit:
         page = visit.open("/timeline")

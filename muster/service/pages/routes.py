@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -104,6 +105,7 @@ class Visit:
     def _frame(self, part: str) -> dict[str, Any]:
         status = self.service.status
         return {
+            "now": time.time(),
             "part": part,
             "scripts": _SCRIPTS.get(part, ()),
             "viewer": self.viewer,

@@ -17,6 +17,8 @@ const ENDED = ["completed", "failed", "cancelled", "timed_out"];
 /** @type {any} */
 const morph = /** @type {any} */ (window).Idiomorph.morph;
 const live = /** @type {HTMLElement} */ (document.getElementById("live"));
+/** Seconds that the daemon's clock is ahead of this machine's, which may be wrong. */
+const clockAhead = Number(document.documentElement.dataset.now) - Date.now() / 1000;
 let fetchedAt = Date.now();
 let waiting = false;
 let refreshing = false;
@@ -24,6 +26,11 @@ let refreshing = false;
 let missed = false;
 /** What the daemon calls what is shown. */
 let tag = "";
+
+/** Unix seconds by the daemon's clock. */
+function serverNow() {
+  return Date.now() / 1000 + clockAhead;
+}
 
 /** @param {string} text @param {boolean} broken */
 function showState(text, broken) {
@@ -47,7 +54,7 @@ function duration(seconds) {
 function tick() {
   if (document.hidden) return;
   for (const time of document.querySelectorAll("time[data-since]"))
-    time.textContent = duration(Math.max(Date.now() / 1000 - Number(time.getAttribute("data-since")), 0));
+    time.textContent = duration(Math.max(serverNow() - Number(time.getAttribute("data-since")), 0));
 }
 
 /** Something has changed: what is loaded by scripts may be another, even where the body of the page is the same. */

@@ -2,6 +2,7 @@
 "use strict";
 
 // GPUs over time on a canvas: a row for each GPU, a bar for each stretch in which a job held it.
+// `serverNow` is that of live.js, which every page has.
 
 /** @typedef {{job_id: number | null, user: string | null, name: string | null, node: string, gpu_ids: number[], gpus: number, since: number, until: number | null}} Entry */
 
@@ -25,7 +26,7 @@ for (const machine of machines) {
 }
 /** @type {Entry[]} */
 let entries = [];
-let until = Date.now() / 1000;
+let until = serverNow();
 let since = until - Number(windowChoice.value);
 let following = true;
 let asked = false;
@@ -95,7 +96,7 @@ function draw() {
   paint.clip();
   for (const entry of entries) {
     const left = x(entry.since);
-    const right = x(entry.until ?? Date.now() / 1000);
+    const right = x(entry.until ?? serverNow());
     const first = firstRow.get(entry.node);
     if (first === undefined || right < LABEL || left > canvas.clientWidth) continue;
     paint.fillStyle = entry.job_id === null ? other : colourOf(entry[by]);
@@ -137,7 +138,7 @@ function zoom(factor, at) {
   const share = (at - since) / (until - since);
   since = at - wide * share;
   until = since + wide;
-  following = until >= Date.now() / 1000;
+  following = until >= serverNow();
   draw();
   void load();
 }
@@ -146,7 +147,7 @@ function zoom(factor, at) {
 function move(seconds) {
   since += seconds;
   until += seconds;
-  following = until >= Date.now() / 1000;
+  following = until >= serverNow();
   draw();
 }
 
@@ -172,7 +173,7 @@ canvas.addEventListener("pointermove", (event) => {
     return;
   }
   const entry = entryAt(event);
-  const end = entry?.until ?? Date.now() / 1000;
+  const end = entry?.until ?? serverNow();
   under.textContent = !entry
     ? ""
     : entry.job_id === null
@@ -205,7 +206,7 @@ canvas.addEventListener("keydown", (event) => {
 document.getElementById("nearer")?.addEventListener("click", () => zoom(1 / 1.5, (since + until) / 2));
 document.getElementById("farther")?.addEventListener("click", () => zoom(1.5, (since + until) / 2));
 windowChoice.addEventListener("change", () => {
-  until = Date.now() / 1000;
+  until = serverNow();
   since = until - Number(windowChoice.value);
   following = true;
   void load();
@@ -217,7 +218,7 @@ document.addEventListener("muster:refreshed", () => void load());
 setInterval(() => {
   if (!following || document.hidden) return;
   const wide = until - since;
-  until = Date.now() / 1000;
+  until = serverNow();
   since = until - wide;
   draw();
 }, 1_000);
