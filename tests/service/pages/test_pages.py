@@ -92,6 +92,15 @@ def test_page_of_a_running_job_says_what_more_would_bring(api: Serving, log_in: 
     assert all(f"<p>{html.escape(sentence)}</p>" in shown for sentence in said[1:])
 
 
+def test_page_of_a_held_job_says_why_it_waits(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request(held=True))])
+    ann = log_in("ann")
+    shown = api.ask("GET", f"/jobs/{job}", headers=ann, tcp=True).body.decode()
+    assert ("<h2>Why it waits</h2>" in shown, "Why it has what it has" in shown) == (True, False)
+    why = api.ask("GET", f"/jobs/{job}/why", headers=ann, tcp=True).body.decode()
+    assert f"Job {job} (job) is held; it competes again after" in why
+
+
 def test_page_of_a_job_is_of_one_moment(api: Serving, log_in: LogIn, monkeypatch: pytest.MonkeyPatch) -> None:
     (job,) = api.store.submit([Submission("ann", a_request())])
     read = api.store.allocation_intervals
