@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
@@ -13,6 +14,7 @@ from muster.service.api import history, jobs, nodes, what_if
 from muster.service.api.service import Service, check_operator
 from muster.service.pages.charts import Span, span, step_line
 from muster.service.pages.speed_chart import speed_chart
+from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, Holder, JobOrder, State
 from muster.service.waiting import nothing_starts, untaken_jobs
 
@@ -145,7 +147,7 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
     series = jobs.series(job_id, service, caller)
     return {
         "job": job,
-        "request": job["request"].model_dump(exclude_none=True, exclude_defaults=True),
+        "request": _asked_for(job["request"]),
         "events": jobs.events(job_id, service, caller)["events"][::-1],
         "places": places,
         "stretches": [(where, places.index(node), words) for where, node, words in stretches],
@@ -161,6 +163,23 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         "now": now,
         "until": until,
     }
+
+
+def _asked_for(request: JobRequest) -> list[tuple[str, str]]:
+    """What a job states, as a person would write it, without its environment, which may have secrets."""
+    fields = request.model_dump(exclude_none=True, exclude_defaults=True, exclude={"environment"})
+    return [(name, _written(value)) for name, value in fields.items()]
+
+
+def _written(value: Any) -> str:
+    """A command as a shell takes it, a yes or no, amounts by name, or the value itself."""
+    if isinstance(value, tuple | list):
+        return shlex.join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {amount:g}" for name, amount in value.items())
+    return str(value)
 
 
 def _spent(seconds: Mapping[str, float]) -> list[tuple[str, float, str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -99,6 +100,17 @@ def test_page_of_a_held_job_says_why_it_waits(api: Serving, log_in: LogIn) -> No
     assert ("<h2>Why it waits</h2>" in shown, "Why it has what it has" in shown) == (True, False)
     why = api.ask("GET", f"/jobs/{job}/why", headers=ann, tcp=True).body.decode()
     assert f"Job {job} (job) is held; it competes again after" in why
+
+
+def test_page_of_a_job_shows_its_command_as_a_shell_takes_it(api: Serving, log_in: LogIn) -> None:
+    asked = a_request(command=("sh", "-c", "echo '<b>'"), preemptible=False, environment={"TOKEN": "secret"})
+    (job,) = api.store.submit([Submission("ann", asked)])
+    shown = api.ask("GET", f"/jobs/{job}", headers=log_in("ann"), tcp=True).body.decode()
+    facts = {name: html.unescape(value) for name, value in re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", shown)}
+    assert facts["command"] == shlex.join(asked.command)
+    assert facts["preemptible"] == "no"
+    assert "<b>" not in shown
+    assert "secret" not in shown
 
 
 def test_page_of_a_job_is_of_one_moment(api: Serving, log_in: LogIn, monkeypatch: pytest.MonkeyPatch) -> None:
