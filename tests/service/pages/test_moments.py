@@ -154,8 +154,8 @@ def check_users(page: Shown, users: list[Mapping[str, Any]]) -> None:
             user["user"],
             percent(user["attained_gpu_seconds"] / whole if whole else 0.0),
             number(user["attained_gpu_seconds"] / 3600),
-            str(user["running"]),
-            str(user["queued"]),
+            number(user["running"]),
+            number(user["queued"]),
             number(user["jobs"]),
             duration(user["restart_seconds"]),
         ]

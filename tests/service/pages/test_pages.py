@@ -113,6 +113,12 @@ def test_page_of_a_job_shows_its_command_as_a_shell_takes_it(api: Serving, log_i
     assert "secret" not in shown
 
 
+def test_page_of_users_groups_digits(api: Serving, log_in: LogIn) -> None:
+    api.store.submit([Submission("ann", a_request())] * 1001)
+    shown = api.ask("GET", "/users", headers=log_in("ann"), tcp=True).body.decode()
+    assert re.findall('<td class="figure">(1.?001)</td>', shown) == ["1,001", "1,001"]
+
+
 def test_page_of_a_job_is_of_one_moment(api: Serving, log_in: LogIn, monkeypatch: pytest.MonkeyPatch) -> None:
     (job,) = api.store.submit([Submission("ann", a_request())])
     read = api.store.allocation_intervals
