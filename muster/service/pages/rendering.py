@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from urllib.parse import urlencode
 import jinja2
 from fastapi import Response
 from fastapi.responses import HTMLResponse
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import muster
 from muster.formatting import counted, duration, gpus, number, percent, printable, thousandths
@@ -37,6 +38,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _COLOURS = 6
+_COMMAND = re.compile(r"`(muster [^`\n]*)`")
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,11 @@ def _readable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def with_commands(text: str | None) -> Markup:
+    """A text of the daemon with the commands that it names between backticks as code; all else in it stays text."""
+    return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(printable(text or "")))))
+
+
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
     autoescape=True,
@@ -125,6 +132,7 @@ _TEMPLATES.globals |= {"version": muster.__version__}
 _TEMPLATES.filters |= {
     "amount": thousandths,
     "colour": colour_class,
+    "commands": with_commands,
     "counted": counted,
     "duration": duration,
     "gpus": gpus,

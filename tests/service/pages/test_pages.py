@@ -99,7 +99,17 @@ def test_page_of_a_held_job_says_why_it_waits(api: Serving, log_in: LogIn) -> No
     shown = api.ask("GET", f"/jobs/{job}", headers=ann, tcp=True).body.decode()
     assert ("<h2>Why it waits</h2>" in shown, "Why it has what it has" in shown) == (True, False)
     why = api.ask("GET", f"/jobs/{job}/why", headers=ann, tcp=True).body.decode()
-    assert f"Job {job} (job) is held; it competes again after" in why
+    assert (
+        f"<p>Job {job} (job) is held; it competes again after <code>muster release {job}</code>.</p>" in why
+    )
+
+
+def test_commands_in_messages_are_code_and_the_rest_is_text(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request())])
+    api.store.commit(StoreChanges(jobs={job: {"message": "`muster <i>` not `<b>`"}}))
+    for path in ("/jobs", f"/jobs/{job}"):
+        shown = api.ask("GET", path, headers=log_in("ann"), tcp=True).body.decode()
+        assert "<code>muster &lt;i&gt;</code> not `&lt;b&gt;`" in shown, path
 
 
 def test_page_of_a_job_shows_its_command_as_a_shell_takes_it(api: Serving, log_in: LogIn) -> None:
