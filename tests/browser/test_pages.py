@@ -213,10 +213,18 @@ def test_log_follows_to_the_end_of_the_job(browser: Browser) -> None:
         home, gate = Path(folder, "home"), Path(folder, "gate")
         flags = ("--gpus", "1", "--cpus", "1", "--memory", "1GB", "--listen", "127.0.0.1:0")
         with daemon(home, *flags) as first, first.visited(browser) as visit:
-            wait = f"echo before; while [ ! -e {gate} ]; do sleep 0.1; done; echo after"
+            begun = Path(folder, "begun")
+            silent = f"while [ ! -e {begun} ]; do sleep 0.1; done; "
+            wait = f"{silent}echo before; while [ ! -e {gate} ]; do sleep 0.1; done; echo after"
+            page = visit.open("/timeline")
+            expect(page.locator("#nothing")).to_be_visible()
             (job,) = first.submit([{"name": "talks", "gpus": 1, "command": ["sh", "-c", wait]}])
+            expect(page.locator("#nothing")).to_be_hidden()
             page = visit.open(f"/jobs/{job}")
+            expect(page.get_by_text("Nothing printed yet.")).to_be_visible()
+            begun.touch()
             expect(page.locator("[data-log]")).to_have_text("before\n")
+            expect(page.get_by_text("Nothing printed yet.")).to_be_hidden()
             gate.touch()
             expect(page.locator("[data-log]")).to_have_text("before\nafter\n")
             expect(page.locator("h1 .badge")).to_have_text("completed")

@@ -129,6 +129,21 @@ def test_page_of_users_groups_digits(api: Serving, log_in: LogIn) -> None:
     assert re.findall('<td class="figure">(1.?001)</td>', shown) == ["1,001", "1,001"]
 
 
+def test_pages_without_jobs_say_so(api: Serving, log_in: LogIn) -> None:
+    ann = log_in("ann")
+
+    def shown(path: str) -> str:
+        return api.ask("GET", path, headers=ann, tcp=True).body.decode()
+
+    assert "No job has been submitted yet" in shown("/jobs")
+    (job,) = api.store.submit([Submission("ann", a_request())])
+    assert "No job matches." in shown("/jobs?text=nothing")
+    assert "1 job in all, none on this page." in shown("/jobs?offset=100")
+    assert "Nothing printed yet." in shown(f"/jobs/{job}")
+    api.store.commit(StoreChanges(jobs={job: {"state": State.CANCELLED, "finished": 1.0}}))
+    assert "It has printed nothing." in shown(f"/jobs/{job}")
+
+
 def test_page_of_a_job_is_of_one_moment(api: Serving, log_in: LogIn, monkeypatch: pytest.MonkeyPatch) -> None:
     (job,) = api.store.submit([Submission("ann", a_request())])
     read = api.store.allocation_intervals

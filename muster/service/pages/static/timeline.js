@@ -13,6 +13,7 @@ const COLOURS = 6;
 const canvas = /** @type {HTMLCanvasElement} */ (document.getElementById("timeline"));
 const paint = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 const under = /** @type {HTMLElement} */ (document.getElementById("under"));
+const nothing = /** @type {HTMLElement} */ (document.getElementById("nothing"));
 const windowChoice = /** @type {HTMLSelectElement} */ (document.getElementById("window"));
 const byChoice = /** @type {HTMLSelectElement} */ (document.getElementById("by"));
 /** @type {{node: string, gpus: number}[]} */
@@ -80,7 +81,14 @@ function drawAxis() {
   }
 }
 
+/** Say so where the picture would be empty. */
+function noteNothing() {
+  const shown = entries.some((entry) => entry.since < until && (entry.until ?? Infinity) > since);
+  nothing.hidden = shown || !fitted;
+}
+
 function draw() {
+  noteNothing();
   const scale = devicePixelRatio || 1;
   canvas.width = canvas.clientWidth * scale;
   canvas.height = canvas.clientHeight * scale;
