@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from pydantic import model_validator
+from starlette.exceptions import HTTPException
 
+from muster.problems import InputError
 from muster.service.api.failures import Refused
 from muster.service.api.jobs import JobId, JobSearchQuery, reasons_of
-from muster.service.api.service import ServiceHere, caller_of
+from muster.service.api.service import Service, ServiceHere, caller_of
 from muster.service.callers import UnknownCaller
 from muster.service.pages import views
 from muster.service.pages.cache import PageCache
@@ -26,6 +30,9 @@ _PART = "Muster-Part"
 """With `main`, as the script of an open page sends it, a page is answered without its frame."""
 _WAIT_SECONDS = 0.5
 """For when a job starts; the page asks again."""
+_TITLES = {403: "Not allowed", 404: "Not found"}
+_NO_PAGES = ("/v1/", "/static/")
+"""Addresses that are for programs, whatever they accept."""
 _SCRIPTS = {"Timeline": ("timeline.js",)}
 
 router = APIRouter(include_in_schema=False)
@@ -50,6 +57,8 @@ def add_pages(app: FastAPI) -> FastAPI:
     app.state.pages = PageCache()
     app.include_router(router)
     app.add_exception_handler(_NotLoggedIn, _to_login)
+    for kind in (404, Refused, InputError, RequestValidationError):
+        app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))
     return app
 
 
@@ -80,11 +89,16 @@ class Visit:
         try:
             found = await cache.body((template, self.rights, *of), version, render)
         except Refused as refused:
-            missing = body("missing.html.j2", "Not found", {"message": str(refused)})
-            return framed(missing, self._frame(""), refused.status)
+            return self.refusal(refused.status, str(refused))
         if self.request.headers.get(_PART) == "main":
             return refreshed(found, self.request.headers.get("if-none-match"))
         return framed(found, self._frame(part))
+
+    def refusal(self, status: int, message: str) -> Response:
+        """A page that says what was not done and why, with a way back."""
+        title = _TITLES.get(status, "Not understood")
+        found = body("missing.html.j2", title, {"title": title, "message": message})
+        return framed(found, self._frame(""), status)
 
     def _version(self, part: str) -> tuple[object, ...]:
         """What differs whenever a page of this part may show something else."""
@@ -218,6 +232,29 @@ def static(name: str, v: str = "") -> Response:  # noqa: ARG001 - it keeps brows
     if found is None:
         raise Refused(404, f"there is no file {name}")
     return found
+
+
+def _as_page(answered: Callable[[Request, Any], Any]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """A handler of failures whose answers, to a browser that asks for a page, are pages too."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        answer: Response = answered(request, error)
+        path, accepted = request.url.path, request.headers.get("accept", "")
+        if request.method != "GET" or path.startswith(_NO_PAGES) or "text/html" not in accepted:
+            return answer
+        service: Service = request.app.state.service
+        try:
+            viewer = await _viewer(request, service)
+        except _NotLoggedIn as unknown:
+            return await _to_login(request, unknown)
+        message = (
+            str(error) if isinstance(error, Refused) else json.loads(bytes(answer.body))["error"]["message"]
+        )
+        if isinstance(error, HTTPException):
+            message = f"there is no page at {path}"
+        return await run_in_threadpool(Visit(request, service, viewer).refusal, answer.status_code, message)
+
+    return handle
 
 
 async def _to_login(request: Request, _: Exception) -> Response:

@@ -144,6 +144,27 @@ def test_pages_without_jobs_say_so(api: Serving, log_in: LogIn) -> None:
     assert "It has printed nothing." in shown(f"/jobs/{job}")
 
 
+def test_a_browser_is_led_back_from_an_unknown_address(api: Serving, log_in: LogIn) -> None:
+    browser = log_in("ann") | {"Accept": "text/html,*/*"}
+    for path, status, said in (
+        ("/nosuch", 404, "There is no page at /nosuch."),
+        ("/nosuch/<b>", 404, "There is no page at /nosuch/&lt;b&gt;."),
+        ("/jobs/x", 422, "found &#39;x&#39;"),
+        ("/jobs/9", 404, "There is no job 9"),
+        ("/jobs?stat=waiting", 422, "there is no such parameter"),
+    ):
+        answer = api.ask("GET", path, headers=browser, tcp=True)
+        page = answer.body.decode()
+        assert (answer.status, answer.headers["content-type"]) == (status, "text/html; charset=utf-8"), path
+        assert said in page, path
+        assert '<a href="/">To the overview</a>' in page, path
+    stranger = api.ask("GET", "/nosuch", headers={"Accept": "text/html"}, tcp=True)
+    assert (stranger.status, stranger.headers["location"]) == (303, "/login?to=%2Fnosuch")
+    for path, headers in (("/v1/nosuch", browser), ("/v1/jobs/9", browser), ("/nosuch", log_in("ann"))):
+        answer = api.ask("GET", path, headers=headers, tcp=True)
+        assert (answer.status, answer.headers["content-type"]) == (404, "application/json"), path
+
+
 def test_page_of_a_job_is_of_one_moment(api: Serving, log_in: LogIn, monkeypatch: pytest.MonkeyPatch) -> None:
     (job,) = api.store.submit([Submission("ann", a_request())])
     read = api.store.allocation_intervals
