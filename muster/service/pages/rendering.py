@@ -37,7 +37,8 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_COLOURS = 6
+COLOURS = 6
+"""That can be distinguished: the classes `c1` to `c6` of the style sheet."""
 _COMMAND = re.compile(r"`(muster [^`\n]*)`")
 
 
@@ -107,7 +108,7 @@ def colour_class(value: int | str) -> str:
     number = (
         value if isinstance(value, int) else sum(ord(letter) * (at + 1) for at, letter in enumerate(value))
     )
-    return f"c{number % _COLOURS + 1}"
+    return f"c{number % COLOURS + 1}"
 
 
 def _readable(value: Any) -> Any:

@@ -13,6 +13,8 @@ from muster.schedulers.presets import known_presets
 from muster.service.api import history, jobs, nodes, what_if
 from muster.service.api.service import Service, check_operator
 from muster.service.pages.charts import Span, span, step_line
+from muster.service.pages.map_colours import OTHERS, hashed_colours, key_of, keyed_colours
+from muster.service.pages.rendering import colour_class
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, Holder, JobOrder, State
@@ -26,6 +28,8 @@ _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memo
 _RESTART_COLOUR = "c4"
 Colouring: TypeAlias = Literal["job", "user", "model", "name", "use"]
 """What GPUs of the map are coloured by."""
+_WITH_KEY = ("user", "model")
+"""Of which few are many: their colours are by turns, and have a key."""
 BUSY = (
     (0.5, "busy half of the time or more", 2),
     (0.05, "busy less than half of the time", 0),
@@ -81,21 +85,22 @@ def machine_map(service: Service, caller: Caller, by: Colouring) -> dict[str, An
     with service.store.together():
         machines = nodes.nodes(service, caller)["nodes"]
         by_id = service.store.holders(None if caller.operator else caller.user)
+    known = any(any(machine["gpu_use"]) for machine in machines)
+    colours, key = _map_colours(machines, by_id, by, known=known)
     racks: dict[str, list[dict[str, Any]]] = {}
     for machine in machines:
         uses = machine["gpu_use"] or [None] * machine["gpus"]
         cells = [
-            _cell(gpu, here, use, by_id, by)
+            _cell(gpu, here, use, by_id, colours)
             for gpu, (here, use) in enumerate(zip(machine["gpu_jobs"], uses, strict=True))
         ]
         racks.setdefault(machine["rack"], []).append(machine | {"cells": cells})
-    known = any(any(machine["gpu_use"]) for machine in machines)
     return {
         "racks": racks,
         "by": by,
         "choices": [one for one in get_args(Colouring) if one != "use" or known or by == "use"],
         "use_known": known,
-        "levels": BUSY,
+        "key": key,
         "resources": _RESOURCES,
         "operator": caller.operator,
     }
@@ -236,9 +241,9 @@ def _cell(
     here: Sequence[int | None],
     use: Mapping[str, float | None] | None,
     by_id: Mapping[int, Holder],
-    by: Colouring,
+    colours: Mapping[int, str] | None,
 ) -> dict[str, Any]:
-    """One GPU of the map: the jobs there, how busy it is, and the value that colours it."""
+    """One GPU of the map: the jobs there, how busy it is, and its colour; without those of jobs by how busy it is."""
     known = [job for job in here if job is not None]
     words = [f"job {job} {by_id[job].name} of {by_id[job].user}" for job in known]
     if len(here) > len(known):
@@ -253,16 +258,35 @@ def _cell(
         "gpu": gpu,
         "job": known[0] if known else None,
         "busy": bool(here),
-        "colour": _colour(known[0], by_id[known[0]], busy, by) if known else None,
+        "colour": _use_colour(busy) if colours is None or not known else colours[known[0]],
         "words": ", ".join(words),
     }
 
 
-def _colour(job: int, holder: Holder, busy: float | None, by: Colouring) -> int | str | None:
-    """What colours a GPU of a job; None: that is not known."""
+def _use_colour(busy: float | None) -> str:
+    """The class of a GPU that is so busy."""
+    return (
+        OTHERS if busy is None else next(colour_class(colour) for least, _, colour in BUSY if busy >= least)
+    )
+
+
+def _map_colours(
+    machines: Sequence[Mapping[str, Any]], by_id: Mapping[int, Holder], by: Colouring, *, known: bool
+) -> tuple[dict[int, str] | None, list[tuple[str, str]]]:
+    """The class of each job that is the first of a GPU, and what classes mean; None: they say how busy GPUs are."""
     if by == "use":
-        return None if busy is None else next(colour for least, _, colour in BUSY if busy >= least)
-    return job if by == "job" else getattr(holder, by) or "unknown"
+        return None, [(colour_class(colour), label) for _, label, colour in BUSY] if known else []
+    gpu_jobs = [[[job for job in here if job is not None] for here in one["gpu_jobs"]] for one in machines]
+    firsts = [dict.fromkeys(here[0] for here in node if here) for node in gpu_jobs]
+    values = {
+        job: job if by == "job" else getattr(by_id[job], by) or "unknown" for node in firsts for job in node
+    }
+    if by not in _WITH_KEY:
+        hashed = hashed_colours([[(job, values[job]) for job in node] for node in firsts])
+        return {job: hashed[value] for job, value in values.items()}, []
+    keyed = keyed_colours(str(values[job]) for job in sorted(values))
+    unseen = any(here and set(here) == {None} for one in machines for here in one["gpu_jobs"])
+    return {job: keyed[str(value)] for job, value in values.items()}, key_of(keyed, more=unseen)
 
 
 def _events(service: Service, caller: Caller, since: float) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ const canvas = /** @type {HTMLCanvasElement} */ (document.getElementById("timeli
 const paint = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 const under = /** @type {HTMLElement} */ (document.getElementById("under"));
 const nothing = /** @type {HTMLElement} */ (document.getElementById("nothing"));
+const key = /** @type {HTMLElement} */ (document.getElementById("key"));
 const windowChoice = /** @type {HTMLSelectElement} */ (document.getElementById("window"));
 const byChoice = /** @type {HTMLSelectElement} */ (document.getElementById("by"));
 /** @type {{node: string, gpus: number}[]} */
@@ -49,6 +50,47 @@ function colourOf(value) {
   return colour(`cell-${(sum % COLOURS) + 1}`);
 }
 
+/** Users in the order in which they appear. The first ones have a colour each, for as long as the page is open. @type {Map<string, number>} */
+const users = new Map();
+
+/** @param {string | null} user @returns {string} the end of the name of their colour */
+function userColour(user) {
+  if (user === null) return "others";
+  if (!users.has(user)) users.set(user, users.size + 1);
+  const number = Number(users.get(user));
+  return number <= COLOURS ? String(number) : "others";
+}
+
+/** @param {Entry} entry @param {string} by */
+function fillOf(entry, by) {
+  if (entry.job_id === null) return colour("cell-others");
+  if (by === "user") return colour(`cell-${userColour(entry.user)}`);
+  return colourOf(by === "name" ? entry.name : entry.job_id);
+}
+
+/** What the colours of users mean. @param {Entry[]} shown */
+function writeKey(shown) {
+  /** @type {Map<string, string>} */
+  const labels = new Map();
+  for (const entry of shown) {
+    const end = userColour(entry.job_id === null ? null : entry.user);
+    labels.set(end, end === "others" ? "others" : String(entry.user));
+  }
+  const sorted = [...labels].sort(([one], [other]) => one.localeCompare(other));
+  key.hidden = byChoice.value !== "user" || !sorted.length;
+  if (key.dataset.labels === JSON.stringify(sorted)) return;
+  key.dataset.labels = JSON.stringify(sorted);
+  key.replaceChildren(
+    ...sorted.map(([end, label]) => {
+      const item = document.createElement("li");
+      const swatch = document.createElement("span");
+      swatch.className = `swatch ${end === "others" ? end : `c${end}`}`;
+      item.append(swatch, label);
+      return item;
+    }),
+  );
+}
+
 /** @param {string} text @param {number} left @param {number} bottom @param {number} room so wide at most: the rest is cut off */
 function write(text, left, bottom, room) {
   const letters = [...text];
@@ -81,14 +123,15 @@ function drawAxis() {
   }
 }
 
-/** Say so where the picture would be empty. */
-function noteNothing() {
-  const shown = entries.some((entry) => entry.since < until && (entry.until ?? Infinity) > since);
-  nothing.hidden = shown || !fitted;
+/** What stands beside the picture: the key, and a note where it would be empty. */
+function drawAround() {
+  const shown = entries.filter((entry) => entry.since < until && (entry.until ?? Infinity) > since);
+  nothing.hidden = shown.length > 0 || !fitted;
+  writeKey(shown);
 }
 
 function draw() {
-  noteNothing();
+  drawAround();
   const scale = devicePixelRatio || 1;
   canvas.width = canvas.clientWidth * scale;
   canvas.height = canvas.clientHeight * scale;
@@ -96,8 +139,6 @@ function draw() {
   paint.font = "12px system-ui, sans-serif";
   drawAxis();
   const height = rowHeight();
-  const by = /** @type {"job_id" | "user" | "name"} */ (byChoice.value);
-  const other = colour("cell-others");
   paint.save();
   paint.beginPath();
   paint.rect(LABEL, 0, width(), canvas.clientHeight - AXIS);
@@ -107,14 +148,14 @@ function draw() {
     const right = x(entry.until ?? serverNow());
     const first = firstRow.get(entry.node);
     if (first === undefined || right < LABEL || left > canvas.clientWidth) continue;
-    paint.fillStyle = entry.job_id === null ? other : colourOf(entry[by]);
+    const fill = fillOf(entry, byChoice.value);
     for (const gpu of entry.gpu_ids) {
       const y = (first + gpu) * height;
+      paint.fillStyle = fill;
       paint.fillRect(left, y + Math.min(height * 0.1, 1), Math.max(right - left - 0.5, 1), Math.max(height * 0.9, 1));
       if (height >= 13 && right - left > 40 && entry.job_id !== null) {
         paint.fillStyle = colour("on-cell");
         write(`${entry.job_id} ${entry.name}`, Math.max(left, LABEL) + 3, y + height / 2 + 4, right - Math.max(left, LABEL) - 6);
-        paint.fillStyle = colourOf(entry[by]);
       }
     }
   }
