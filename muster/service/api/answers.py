@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -342,10 +342,41 @@ class UseOfUser(Answer):
     restart_seconds: float
 
 
+class BorrowedGpus(Answer):
+    """GPUs that a tenant holds above its share."""
+
+    lender: str | None
+    """The tenant that leaves them free, empty for the jobs without one; null: they are in no tenant's share."""
+    gpus: float
+
+
+class UseOfTenant(Answer):
+    """What one tenant's jobs have had and hold: the caller's own jobs, an operator's all."""
+
+    tenant: str
+    """Empty: the jobs without a tenant."""
+    jobs: int
+    running: int
+    queued: int
+    attained_gpu_seconds: float
+    """Of the starts that have ended."""
+    held_gpus: float
+    share_gpus: float
+    """What the scheduler guarantees; where it guarantees nothing, an equal part of all GPUs for each tenant with jobs
+    that have not ended."""
+    share: Literal["guaranteed", "equal"]
+    """Which of the two."""
+    borrows: list[BorrowedGpus]
+    """What it holds above its share: first what is in no share, then of the tenant that leaves most free. Empty for
+    callers who are no operators."""
+
+
 class Users(Answer):
-    """All users of whom there is a job, by name."""
+    """All users of whom there is a job, by name, and the tenants."""
 
     users: list[UseOfUser]
+    tenants: list[UseOfTenant]
+    """By name; empty where no job has a tenant and none is guaranteed GPUs."""
 
 
 class WhoAmI(Answer):

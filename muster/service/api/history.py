@@ -13,11 +13,13 @@ from muster.service.api import answers
 from muster.service.api.changes import Position
 from muster.service.api.failures import may_answer
 from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere
-from muster.service.store.rows import Caller, NumberedEvent
+from muster.service.store.rows import Caller, NumberedEvent, TenantUse
+from muster.service.tenant_shares import guaranteed_gpus, tenant_shares
 
 _HEARTBEAT_SECONDS = 15.0
 _MOST_INTERVALS = 20_000
 _POINTS = 600
+_OF_TENANT = ("tenant", "jobs", "running", "queued", "attained_gpu_seconds", "held_gpus")
 
 router = APIRouter(prefix="/v1", tags=["history"], dependencies=[DESCRIBED], responses=may_answer())
 
@@ -100,9 +102,41 @@ def usage(
 
 @router.get("/users", response_model=answers.Users)
 def users(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
-    """List what each user's jobs have had; a user's own, an operator's all."""
+    """List what each user's and each tenant's jobs have had; a user's own, an operator's all."""
+    with service.store.together():
+        return {"users": use_of_users(service, caller), "tenants": _use_of_tenants(service, caller)}
+
+
+def use_of_users(service: Service, caller: Caller) -> list[dict[str, Any]]:
+    """What the jobs of the users whom the caller may see have had, as `UseOfUser`."""
     found = service.store.use_by_user()
-    return {"users": [vars(row) for row in found if caller.operator or row.user == caller.user]}
+    return [vars(row) for row in found if caller.operator or row.user == caller.user]
+
+
+def _use_of_tenants(service: Service, caller: Caller) -> list[dict[str, Any]]:
+    """What the jobs of tenants that the caller may see have had and hold, as `UseOfTenant`."""
+    uses = {use.tenant: use for use in service.store.use_by_tenant(None)}
+    guaranteed = guaranteed_gpus(service.status.policy.describe())
+    uses = {tenant: TenantUse(tenant, 0, 0, 0, 0, 0.0) for tenant in guaranteed} | uses
+    if not any(uses):
+        return []
+    shares = tenant_shares(
+        {tenant: use.held_gpus for tenant, use in uses.items()},
+        [tenant for tenant, use in uses.items() if use.running or use.queued or use.held],
+        guaranteed,
+        service.status.cluster.total_gpus,
+    )
+    seen = uses if caller.operator else {use.tenant: use for use in service.store.use_by_tenant(caller.user)}
+    return [
+        {name: getattr(seen[tenant], name) for name in _OF_TENANT}
+        | {
+            "share_gpus": share.share_gpus,
+            "share": "guaranteed" if guaranteed else "equal",
+            "borrows": [vars(loan) for loan in share.loans] if caller.operator else [],
+        }
+        for tenant, share in shares.items()
+        if tenant in seen
+    ]
 
 
 async def _stream(service: Service, caller: Caller, after: Position | None) -> AsyncIterator[str]:

@@ -26,9 +26,9 @@ _SHOWN_EVENTS = 12
 _SHOWN_JOBS = 10
 _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
 _RESTART_COLOUR = "c4"
-Colouring: TypeAlias = Literal["job", "user", "model", "name", "use"]
+Colouring: TypeAlias = Literal["job", "user", "tenant", "model", "name", "use"]
 """What GPUs of the map are coloured by."""
-_WITH_KEY = ("user", "model")
+_WITH_KEY = ("user", "tenant", "model")
 """Of which few are many: their colours are by turns, and have a key."""
 BUSY = (
     (0.5, "busy half of the time or more", 2),
@@ -74,14 +74,14 @@ def _overview(service: Service, caller: Caller) -> dict[str, Any]:
         "waiting": waiting["jobs"],
         "more_waiting": waiting["total"] - len(waiting["jobs"]),
         "events": _events(service, caller, now - _HOUR),
-        "lost": _lost(history.users(service, caller)["users"]),
+        "lost": _lost(history.use_of_users(service, caller)),
         "day": _day(service, caller, now, held[0]["held"], counts[State.QUEUED]),
         "now": now,
     }
 
 
 def machine_map(service: Service, caller: Caller, by: Colouring) -> dict[str, Any]:
-    """The nodes by rack, each GPU coloured by its job, by the job's user, model or name, or by how busy it is."""
+    """The nodes by rack, each GPU coloured by its job, by what that is called or whose it is, or by how busy it is."""
     with service.store.together():
         machines = nodes.nodes(service, caller)["nodes"]
         by_id = service.store.holders(None if caller.operator else caller.user)
@@ -91,7 +91,7 @@ def machine_map(service: Service, caller: Caller, by: Colouring) -> dict[str, An
     for machine in machines:
         uses = machine["gpu_use"] or [None] * machine["gpus"]
         cells = [
-            _cell(gpu, here, use, by_id, colours)
+            _cell(gpu, here, use, by_id, by, colours)
             for gpu, (here, use) in enumerate(zip(machine["gpu_jobs"], uses, strict=True))
         ]
         racks.setdefault(machine["rack"], []).append(machine | {"cells": cells})
@@ -207,12 +207,53 @@ def _predicted(shares: Mapping[str, float] | None) -> list[tuple[str, float, str
 
 
 def user_list(service: Service, caller: Caller) -> dict[str, Any]:
-    """What each user holds and has had."""
-    found = history.users(service, caller)["users"]
-    whole = sum(user["attained_gpu_seconds"] for user in found)
-    shares = [user["attained_gpu_seconds"] / whole if whole > 0 else 0.0 for user in found]
-    rows = sorted(zip(found, shares, strict=True), key=lambda row: (-row[1], row[0]["user"]))
-    return {"users": [user | {"share": share} for user, share in rows]}
+    """What each user and each tenant holds and has had."""
+    found = history.users(service, caller)
+    tenants = found["tenants"]
+    return {
+        "users": _with_shares(found["users"], "user"),
+        "tenants": [
+            tenant | {"named": _tenant_named(tenant["tenant"]), "balance": _balance(tenant)}
+            for tenant in _with_shares(tenants, "tenant")
+        ],
+        "loans": [_loans(tenant, tenants) for tenant in tenants if tenant["borrows"]],
+        "guaranteed": any(tenant["share"] == "guaranteed" for tenant in tenants),
+        "operator": caller.operator,
+    }
+
+
+def _with_shares(found: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The same with the share of the GPU time of them all, largest first."""
+    whole = sum(one["attained_gpu_seconds"] for one in found)
+    shares = [one["attained_gpu_seconds"] / whole if whole > 0 else 0.0 for one in found]
+    rows = sorted(zip(found, shares, strict=True), key=lambda row: (-row[1], row[0][name]))
+    return [{**one, "time_share": share} for one, share in rows]
+
+
+def _tenant_named(tenant: str) -> str:
+    return f"tenant {tenant}" if tenant else "no tenant"
+
+
+def _balance(tenant: Mapping[str, Any]) -> str:
+    """By how much a tenant is above or below its share."""
+    above = round(tenant["held_gpus"] - tenant["share_gpus"], 3)
+    if above == 0:
+        return "at its share"
+    return f"{thousandths(abs(above))} {'above' if above > 0 else 'below'}"
+
+
+def _loans(tenant: Mapping[str, Any], tenants: Sequence[Mapping[str, Any]]) -> str:
+    """From whom a tenant borrows: `Tenant b borrows 3 GPUs: 1 unclaimed, 2 of the 4 of tenant a`."""
+    shares = {one["tenant"]: one["share_gpus"] for one in tenants}
+    parts = [
+        f"{thousandths(loan['gpus'])} unclaimed"
+        if loan["lender"] is None
+        else f"{thousandths(loan['gpus'])} of the {thousandths(shares[loan['lender']])} of "
+        + (_tenant_named(loan["lender"]) if loan["lender"] else "the jobs without a tenant")
+        for loan in tenant["borrows"]
+    ]
+    who = f"Tenant {tenant['tenant']} borrows" if tenant["tenant"] else "Jobs without a tenant borrow"
+    return f"{who} {gpus(sum(loan['gpus'] for loan in tenant['borrows']))}: {', '.join(parts)}."
 
 
 def what_if_list(service: Service, caller: Caller) -> dict[str, Any]:
@@ -241,11 +282,12 @@ def _cell(
     here: Sequence[int | None],
     use: Mapping[str, float | None] | None,
     by_id: Mapping[int, Holder],
+    by: Colouring,
     colours: Mapping[int, str] | None,
 ) -> dict[str, Any]:
     """One GPU of the map: the jobs there, how busy it is, and its colour; without those of jobs by how busy it is."""
     known = [job for job in here if job is not None]
-    words = [f"job {job} {by_id[job].name} of {by_id[job].user}" for job in known]
+    words = [_named(job, by_id[job], by) for job in known]
     if len(here) > len(known):
         words.append(f"{counted(len(here) - len(known), 'job')} of other users")
     words = words or ["free"]
@@ -263,6 +305,12 @@ def _cell(
     }
 
 
+def _named(job: int, holder: Holder, by: Colouring) -> str:
+    """A job on the map; with its tenant where that colours it."""
+    words = f"job {job} {holder.name} of {holder.user}"
+    return f"{words}, {_tenant_named(holder.tenant or '')}" if by == "tenant" else words
+
+
 def _use_colour(busy: float | None) -> str:
     """The class of a GPU that is so busy."""
     return (
@@ -278,8 +326,9 @@ def _map_colours(
         return None, [(colour_class(colour), label) for _, label, colour in BUSY] if known else []
     gpu_jobs = [[[job for job in here if job is not None] for here in one["gpu_jobs"]] for one in machines]
     firsts = [dict.fromkeys(here[0] for here in node if here) for node in gpu_jobs]
+    nameless = _tenant_named("") if by == "tenant" else "unknown"
     values = {
-        job: job if by == "job" else getattr(by_id[job], by) or "unknown" for node in firsts for job in node
+        job: job if by == "job" else getattr(by_id[job], by) or nameless for node in firsts for job in node
     }
     if by not in _WITH_KEY:
         hashed = hashed_colours([[(job, values[job]) for job in node] for node in firsts])

@@ -193,6 +193,7 @@ class Holder(NamedTuple):
     user: str
     name: str
     model: str | None
+    tenant: str | None
 
 
 class StepsDone(NamedTuple):
@@ -312,6 +313,21 @@ class UserUse:
     attained_gpu_seconds: float
     run_seconds: float
     restart_seconds: float
+
+
+@dataclass(frozen=True)
+class TenantUse:
+    """What one tenant's jobs have had so far, and hold."""
+
+    tenant: str
+    """Empty: the jobs without one."""
+    jobs: int
+    running: int
+    queued: int
+    held: int
+    """Jobs that their owners hold back."""
+    attained_gpu_seconds: float
+    held_gpus: float = 0.0
 
 
 @dataclass(frozen=True)

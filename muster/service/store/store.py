@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -47,6 +48,7 @@ from muster.service.store.rows import (
     StepsDone,
     StoreChanges,
     Submission,
+    TenantUse,
     TokenRow,
     UserUse,
     Version,
@@ -348,16 +350,38 @@ class Store:
             found = connection.execute(chosen.group_by(columns.user).order_by(columns.user)).mappings()
             return [UserUse(**row) for row in found]
 
+    def use_by_tenant(self, user: str | None) -> list[TenantUse]:
+        """What a user's jobs have had so far, or those of all users, and what they hold, by tenant."""
+        with self.together(), self._database.reading() as connection:
+            asked = _asked(connection, "tenant")
+            jobs = select(JOBS.c.state, JOBS.c.attained_gpu_seconds, func.coalesce(asked, "").label("tenant"))
+            columns = (jobs if user is None else jobs.where(JOBS.c.user == user)).subquery().c
+            counts = (
+                func.sum(case((columns.state == state, 1), else_=0)).label(state.value)
+                for state in (State.RUNNING, State.QUEUED, State.HELD)
+            )
+            attained = func.sum(columns.attained_gpu_seconds).label("attained_gpu_seconds")
+            chosen = select(columns.tenant, func.count().label("jobs"), *counts, attained)
+            found = connection.execute(chosen.group_by(columns.tenant).order_by(columns.tenant)).mappings()
+            uses = [TenantUse(**row) for row in found]
+            whose = self.holders(user)
+            gpus: dict[str, float] = defaultdict(float)
+            for interval in self.allocation_intervals(open_only=True):
+                if interval.job in whose:
+                    gpus[whose[interval.job].tenant or ""] += interval.allocation.gpus
+        return [replace(use, held_gpus=gpus[use.tenant]) for use in uses]
+
     def holders(self, user: str | None) -> Mapping[int, Holder]:
         """A user's jobs that hold something now, or those of all users."""
         is_open = ALLOCATION_INTERVALS.c.until.is_(None)
         open_ones = select(ALLOCATION_INTERVALS.c.job).where(is_open)
         with self._database.reading() as connection:
-            model = _asked(connection, "model").label("model")
-            chosen = select(JOBS.c.id, JOBS.c.user, JOBS.c.name, model).where(JOBS.c.id.in_(open_ones))
+            asked = [_asked(connection, name).label(name) for name in ("model", "tenant")]
+            chosen = select(JOBS.c.id, JOBS.c.user, JOBS.c.name, *asked).where(JOBS.c.id.in_(open_ones))
             if user is not None:
                 chosen = chosen.where(JOBS.c.user == user)
-            return {row.id: Holder(row.user, row.name, row.model) for row in connection.execute(chosen)}
+            found = connection.execute(chosen)
+            return {row.id: Holder(row.user, row.name, row.model, row.tenant) for row in found}
 
     def decisions(self, since: float = -math.inf) -> list[Mapping[str, float | None]]:
         """Every decision from then on, by the columns of `runtime.records.DECISIONS`."""

@@ -158,7 +158,12 @@ def pages(api: Serving, texts: Sequence[str], log_in: LogIn) -> Iterator[tuple[s
         some = texts[first : first + AT_ONCE]
         jobs = fill(api, some)
         yield "/timeline", None, shown("/timeline")
-        for path in ("/", "/users", "/jobs", "/nodes?by=user", "/nodes?by=model", "/nodes?by=name"):
+        for path in (
+            "/",
+            "/users",
+            "/jobs",
+            *(f"/nodes?by={by}" for by in ("user", "tenant", "model", "name")),
+        ):
             page = shown(path)
             for text in some:
                 yield path, text, page

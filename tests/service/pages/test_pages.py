@@ -13,6 +13,7 @@ import pytest
 from muster.cluster.ledger import NodeAllocation
 from muster.formatting import duration
 from muster.gpu_use import GpuUse
+from muster.schedulers.registry import build
 from muster.service.daemon_status import RefusedStart
 from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
@@ -242,6 +243,68 @@ def test_map_shows_how_busy_gpus_are(api: Serving, log_in: LogIn) -> None:
         cell = f'class="cell busy {colour}" href="/jobs/{job}" title="GPU {gpu}: job {job} '
         assert re.search(re.escape(cell) + r'[^",]*' + re.escape(words) + '"', page), (gpu, page)
     assert ">use</option>" in shown("job")
+
+
+def some_tenants(api: Serving) -> list[int]:
+    """Of 8 GPUs a is guaranteed 4 and holds 1, b is guaranteed 2 and holds 4; a job without a tenant waits."""
+    api.status.policy = build("quota+las", {"guaranteed": "a:4,b:2"})
+    wanted = (("ann", "a"), ("bob", "b"), ("ann", "b"), ("bob", None))
+    jobs = api.store.submit([Submission(user, a_request(tenant=tenant)) for user, tenant in wanted])
+    run_job(api, jobs[0], "node-0", (0,))
+    run_job(api, jobs[1], "node-0", (1, 2, 3))
+    run_job(api, jobs[2], "node-1", (0,))
+    return jobs
+
+
+def test_tenants_borrow_from_each_other(api: Serving, log_in: LogIn) -> None:
+    some_tenants(api)
+    root = log_in("root")
+    nameless, a, b = api.ask("GET", "/v1/users", headers=root, tcp=True).json["tenants"]
+    assert (nameless["tenant"], nameless["queued"], nameless["held_gpus"]) == ("", 1, 0.0)
+    assert (a["tenant"], a["running"], a["held_gpus"], a["share_gpus"]) == ("a", 1, 1.0, 4.0)
+    assert (b["held_gpus"], b["share_gpus"], b["share"]) == (4.0, 2.0, "guaranteed")
+    assert [one["borrows"] for one in (nameless, a)] == [[], []]
+    assert b["borrows"] == [{"lender": None, "gpus": 2.0}]
+    page = api.ask("GET", "/users", headers=root, tcp=True).body.decode()
+    assert "Tenant b borrows 2 GPUs: 2 unclaimed." in page
+    assert "4 of 2 guaranteed" in page
+    assert "3 below" in page
+    api.status.policy = build("quota+las", {"guaranteed": "a:6,b:2"})
+    *_, b = api.ask("GET", "/v1/users", headers=root, tcp=True).json["tenants"]
+    assert b["borrows"] == [{"lender": "a", "gpus": 2.0}]
+    api.status.policy = build("fifo", {})
+    shares = api.ask("GET", "/v1/users", headers=root, tcp=True).json["tenants"]
+    assert [(one["share"], one["share_gpus"]) for one in shares] == [("equal", 8 / 3)] * 3
+
+
+def test_users_see_the_tenants_of_their_own_jobs(api: Serving, log_in: LogIn) -> None:
+    some_tenants(api)
+    a, b = api.ask("GET", "/v1/users", headers=log_in("ann"), tcp=True).json["tenants"]
+    assert [(one["tenant"], one["jobs"], one["held_gpus"]) for one in (a, b)] == [
+        ("a", 1, 1.0),
+        ("b", 1, 1.0),
+    ]
+    assert b["borrows"] == []
+    page = api.ask("GET", "/users", headers=log_in("ann"), tcp=True).body.decode()
+    assert "Only your own jobs count here." in page
+    assert "borrows" not in page
+    assert api.ask("GET", "/v1/users", headers=log_in("eve"), tcp=True).json == {"users": [], "tenants": []}
+
+
+def test_without_tenants_the_page_has_none(api: Serving, log_in: LogIn) -> None:
+    api.store.submit([Submission("ann", a_request())])
+    root = log_in("root")
+    assert api.ask("GET", "/v1/users", headers=root, tcp=True).json["tenants"] == []
+    assert "Tenant" not in api.ask("GET", "/users", headers=root, tcp=True).body.decode()
+
+
+def test_map_is_coloured_by_tenant(api: Serving, log_in: LogIn) -> None:
+    first, second, *_ = some_tenants(api)
+    page = api.ask("GET", "/nodes?by=tenant", headers=log_in("root"), tcp=True).body.decode()
+    for job, user, tenant, colour in ((first, "ann", "a", "c2"), (second, "bob", "b", "c3")):
+        cell = f'class="cell busy {colour}" href="/jobs/{job}" title="GPU '
+        words = f": job {job} job of {user}, tenant {tenant}"
+        assert re.search(re.escape(cell) + r"\d" + re.escape(words) + '"', page), (job, page)
 
 
 def test_page_of_a_job_says_its_share_of_a_gpu(api: Serving, log_in: LogIn) -> None:
