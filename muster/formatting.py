@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -23,6 +25,44 @@ def duration(seconds: float | None) -> str:
         if abs(seconds) >= unit * least:
             return f"{three_figures(seconds / unit)} {name}"
     return f"{three_figures(seconds)} s"
+
+
+@dataclass(frozen=True)
+class TimeUnit:
+    """A unit of time."""
+
+    seconds: float
+    name: str
+    """As it stands behind a figure: `h`."""
+
+
+TIME_UNITS = (TimeUnit(DAY, "d"), TimeUnit(HOUR, "h"), TimeUnit(MINUTE, "min"), TimeUnit(1.0, "s"))
+_MOST_FIGURE, _LEAST_FIGURE = 10_000, 0.02
+"""Of a length of time that stands beside others of one unit."""
+
+
+def common_unit(seconds: Iterable[float | None]) -> TimeUnit:
+    """The unit for lengths of time that are compared: the largest one reads well in it, and none looks like 0.
+
+    The smallest decides only as long as the largest has no more than four digits.
+    """
+    lengths = [abs(one) for one in seconds if one is not None and math.isfinite(one) and one != 0]
+    most = max(lengths, default=0.0)
+    at = next((at for at, unit in enumerate(TIME_UNITS) if most >= 3 * unit.seconds), len(TIME_UNITS) - 1)
+    for unit, finer in pairwise(TIME_UNITS[at:]):
+        if min(lengths) >= _LEAST_FIGURE * unit.seconds or most >= _MOST_FIGURE * finer.seconds:
+            return unit
+    return TIME_UNITS[-1]
+
+
+def in_unit(seconds: float | None, unit: TimeUnit) -> str:
+    """A length of time without its unit: three figures, at most three of them decimals."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    value = seconds / unit.seconds
+    if 0 < value < 0.0005:
+        return "<0.001"
+    return f"{value:.3f}" if 0 < value < 0.1 else three_figures(value)
 
 
 def three_figures(value: float) -> str:

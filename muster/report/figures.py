@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from muster import formatting
+
+Show = Callable[[float | None], str]
+TIME = None
+"""The way to show a length of time: all of a column in one unit, which stands in its head."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,9 @@ class Figure:
     title: str
     """Which figure of the group; empty where it has one."""
     short: str
-    """The heading where there is little room, in two lines."""
-    show: Callable[[float | None], str]
+    """The heading where there is little room, in two lines; the unit follows in a third."""
+    show: Show | None
+    """None for a length of time."""
     better: int = -1
     """-1 less, 1 more, 0 neither."""
     compared: bool = False
@@ -35,6 +41,10 @@ class Figure:
             value = value[part]
         return None if value is None else float(value)
 
+    def show_in(self, values: Sequence[float | None]) -> tuple[Show, str]:
+        """How to show these values, which stand below each other, and the unit for their head, else empty."""
+        return (self.show, "") if self.show else time_column(values)
+
 
 @dataclass(frozen=True)
 class FigureCell:
@@ -46,16 +56,23 @@ class FigureCell:
     best: bool
 
 
+@dataclass(frozen=True)
+class FigureColumn:
+    """A figure of all runs with its heads."""
+
+    title: str
+    short: str
+    cells: Sequence[FigureCell]
+
+
 FIGURES: Sequence[Figure] = (
-    Figure("jct_seconds.mean", "Completion time", "mean", "mean\nJCT", formatting.duration, compared=True),
-    Figure("jct_seconds.p50", "Completion time", "median", "p50\nJCT", formatting.duration, compared=True),
-    Figure(
-        "jct_seconds.p99", "Completion time", "99th\u00a0%", "p99\nJCT", formatting.duration, compared=True
-    ),
-    Figure("wait_seconds.mean", "Wait", "mean", "mean\nwait", formatting.duration, compared=True),
-    Figure("wait_seconds.p99", "Wait", "99th\u00a0%", "p99\nwait", formatting.duration, compared=True),
+    Figure("jct_seconds.mean", "Completion time", "mean", "mean\nJCT", TIME, compared=True),
+    Figure("jct_seconds.p50", "Completion time", "median", "p50\nJCT", TIME, compared=True),
+    Figure("jct_seconds.p99", "Completion time", "99th\u00a0%", "p99\nJCT", TIME, compared=True),
+    Figure("wait_seconds.mean", "Wait", "mean", "mean\nwait", TIME, compared=True),
+    Figure("wait_seconds.p99", "Wait", "99th\u00a0%", "p99\nwait", TIME, compared=True),
     Figure("slowdown.mean", "Slowdown", "mean", "slow-\ndown", formatting.number),
-    Figure("makespan_seconds", "Makespan", "", "make-\nspan", formatting.duration, compared=True),
+    Figure("makespan_seconds", "Makespan", "", "make-\nspan", TIME, compared=True),
     Figure("utilization.gpu", "GPUs in use", "", "GPU\nuse", formatting.percent, better=1),
     Figure("fragmentation", "Fragmen\u00adtation", "", "frag-\nments", formatting.percent),
     Figure("preemptions", "Preemp\u00adtions", "", "preemp-\ntions", formatting.number, better=0),
@@ -96,20 +113,29 @@ def known(figures: Sequence[Figure], summaries: Sequence[Mapping[str, Any]]) -> 
     )
 
 
-def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[FigureCell]:
+def time_column(seconds: Sequence[float | None]) -> tuple[Show, str]:
+    """How to show lengths of time below each other, and their one unit."""
+    unit = formatting.common_unit(seconds)
+    return partial(formatting.in_unit, unit=unit), unit.name
+
+
+def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> FigureColumn:
     """A figure of all runs: best marked where there are several and they differ as shown."""
     values = [figure.of(summary) for summary in summaries]
-    texts = [figure.show(value) for value in values]
+    show, unit = figure.show_in(values)
+    texts = [show(value) for value in values]
     known = [value for value in values if value is not None]
     best_text = ""
     if figure.better and len(set(texts)) > 1 and known:
-        best_text = figure.show(max(known, key=lambda value: figure.better * value))
-    return [
+        best_text = show(max(known, key=lambda value: figure.better * value))
+    cells = [
         FigureCell(
             text, formatting.ratio(value, values[0]) if figure.compared and index else "", text == best_text
         )
         for index, (value, text) in enumerate(zip(values, texts, strict=True))
     ]
+    title = ",\u00a0".join(filter(None, (figure.title, unit)))
+    return FigureColumn(title, f"{figure.short}\n{unit}" if unit else figure.short, cells)
 
 
 def groups(figures: Sequence[Figure]) -> list[tuple[str, int]]:

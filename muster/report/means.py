@@ -31,6 +31,7 @@ def means_chart(
 ) -> Chart:
     """Bars with their values: a panel a group where there are several runs, else a bar a group."""
     several = len(runs) > 1
+    unit = formatting.common_unit(mean.mean_seconds for _, means in runs for mean in means)
     jobs = {mean.group: mean.jobs for _, means in reversed(runs) for mean in means}
     labels = {
         group: f"{group} · {formatting.counted(jobs[group], 'job')}" for group in order if group in jobs
@@ -41,7 +42,7 @@ def means_chart(
             "bar": run if several else labels[mean.group],
             "run": run,
             "value": mean.mean_seconds,
-            "label": formatting.duration(mean.mean_seconds),
+            "label": f"{formatting.in_unit(mean.mean_seconds, unit)} {unit.name}",
         }
         for run, means in runs
         for mean in means

@@ -20,10 +20,12 @@ from muster.report.figures import (
     FIGURES,
     TENANT_FIGURE,
     UTILITY_FIGURES,
+    Show,
     column,
     groups,
     known,
     run_names,
+    time_column,
 )
 from muster.report.finding import best_run, finding
 from muster.report.frame import BY_DEFAULT, drawn, page_text, write_page
@@ -40,6 +42,7 @@ TEMPLATE = Path(__file__).with_name("report.html.j2")
 _SCRIPTS = Path(__file__).with_name("scripts")
 _SCRIPT_ORDER = ("data.js", "figures.js", "surface.js", "charts.js", "lanes.js", "page.js")
 TENANTS_LISTED = 50
+_TENANT_TIMES = (("mean_jct", "jct", "mean"), ("mean_wait", "wait", "mean"), ("p99_wait", "wait", "p99"))
 ROWS_OPEN = 24
 """A table of up to so many rows stands open."""
 
@@ -176,13 +179,14 @@ def _shown(
     figures = [*FIGURES, *([TENANT_FIGURE] if len(summaries[0]["tenants"]) > 1 else [])]
     for some in (UTILITY_FIGURES, DEADLINE_FIGURES, CERTIFIED_FIGURES):
         figures += known(some, summaries)
+    tenants, tenant_units = _tenants(all_runs)
+    reasons, reason_unit = _reasons(all_runs)
     return {
         "title": f"{PurePath(summaries[0]['trace']).name} on {_clusters(summaries)}",
         "headline": _headline(runs),
         "finding": finding(names, summaries),
         "names": [run.name for run in all_runs],
         "common": common,
-        "figures": figures,
         "groups": groups(figures),
         "columns": [column(figure, [run.summary for run in all_runs]) for figure in figures],
         "assumptions": [
@@ -194,10 +198,12 @@ def _shown(
         "charts": [drawn(chart) for chart in charts if not chart.detail],
         "details": [drawn(chart) for chart in charts if chart.detail],
         "distributions": _distributions(all_runs),
-        "tenants": _tenants(all_runs),
+        "tenants": tenants,
+        "tenant_units": tenant_units,
         "tenants_listed": TENANTS_LISTED,
         "tenant_count": len(summaries[0]["tenants"]),
-        "reasons": _reasons(all_runs),
+        "reasons": reasons,
+        "reason_unit": reason_unit,
         "rows_open": ROWS_OPEN,
         "best": _opened_second(summaries),
         "block": Markup(embedded([run.name for run in all_runs], [run.tables for run in all_runs])),
@@ -230,30 +236,44 @@ def _headline(runs: Sequence[RunOnPage]) -> list[str]:
 
 def _distributions(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:
     """Every quantile of completion time, wait and slowdown; the first row of each states how many follow."""
-    kinds = (
-        ("Completion time", "jct_seconds", formatting.duration),
-        ("Wait", "wait_seconds", formatting.duration),
-        ("Slowdown", "slowdown", formatting.number),
-    )
-    return [
-        {
-            "what": title,
-            "rows": 0 if index else len(runs),
-            "name": run.name,
-            "cells": [show(run.summary[path][key]) for key in ("mean", *QUANTILES, "max")],
-        }
-        for title, path, show in kinds
-        for index, run in enumerate(runs)
-    ]
-
-
-def _tenants(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:
-    """A row a tenant and run, of the tenants with the most jobs, by name; the first states how many follow."""
-    by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
+    kinds = (("Completion time", "jct_seconds"), ("Wait", "wait_seconds"), ("Slowdown", "slowdown"))
     rows = []
-    for name in sorted(
-        (tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED]), key=formatting.natural_order
-    ):
+    for title, path in kinds:
+        values = [[run.summary[path][key] for key in ("mean", *QUANTILES, "max")] for run in runs]
+        timed = time_column([value for row in values for value in row])
+        show, unit = timed if path.endswith("_seconds") else (formatting.number, "")
+        rows += [
+            {
+                "what": f"{title}, {unit}" if unit else title,
+                "rows": 0 if index else len(runs),
+                "name": run.name,
+                "cells": [show(value) for value in values[index]],
+            }
+            for index, run in enumerate(runs)
+        ]
+    return rows
+
+
+def _tenants(runs: Sequence[RunOnPage]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """A row a tenant and run, of the tenants with the most jobs, by name; the first states how many follow.
+
+    And the units of the columns with times.
+    """
+    by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
+    listed = sorted((tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED]), key=formatting.natural_order)
+    times = {
+        name: time_column(
+            [
+                tenant[f"{path}_seconds"][figure]
+                for run in runs
+                for tenant in run.summary["tenants"]
+                if tenant["tenant"] in listed
+            ]
+        )
+        for name, path, figure in _TENANT_TIMES
+    }
+    rows = []
+    for name in listed:
         of_runs = [
             (run.name, tenant)
             for run in runs
@@ -262,19 +282,19 @@ def _tenants(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:
         ]
         rows += [
             {"tenant": name or "no tenant", "rows": 0 if index else len(of_runs), "name": run_name, **cells}
-            for index, (run_name, cells) in enumerate((n, _tenant_cells(tenant)) for n, tenant in of_runs)
+            for index, (run_name, cells) in enumerate(
+                (n, _tenant_cells(tenant, times)) for n, tenant in of_runs
+            )
         ]
-    return rows
+    return rows, {name: unit for name, (_, unit) in times.items()}
 
 
-def _tenant_cells(tenant: Mapping[str, Any]) -> dict[str, str]:
+def _tenant_cells(tenant: Mapping[str, Any], times: Mapping[str, tuple[Show, str]]) -> dict[str, str]:
     return {
         "jobs": formatting.number(tenant["jobs"]),
         "completed": formatting.number(tenant["completed"]),
         "gpu_hours": formatting.three_figures(tenant["gpu_seconds"] / formatting.HOUR),
-        "mean_jct": formatting.duration(tenant["jct_seconds"]["mean"]),
-        "mean_wait": formatting.duration(tenant["wait_seconds"]["mean"]),
-        "p99_wait": formatting.duration(tenant["wait_seconds"]["p99"]),
+        **{name: times[name][0](tenant[f"{path}_seconds"][figure]) for name, path, figure in _TENANT_TIMES},
         "mean_speed": formatting.percent(tenant["mean_speed"]),
         "rho_mean": formatting.number(tenant["rho_mean"]),
         "rho_max": formatting.number(tenant["rho_max"]),
@@ -282,16 +302,19 @@ def _tenant_cells(tenant: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _reasons(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:
-    """Why jobs waited: a row a reason, its time and jobs in each run."""
+def _reasons(runs: Sequence[RunOnPage]) -> tuple[list[dict[str, Any]], str]:
+    """Why jobs waited: a row a reason, its time and jobs in each run; and the unit of all times."""
     codes = dict.fromkeys(code for run in runs for code in run.summary["reasons"])
     none = {"seconds": 0.0, "jobs": 0}
+    show, unit = time_column(
+        [reason["seconds"] for run in runs for reason in run.summary["reasons"].values()]
+    )
     rows = []
     for code in codes:
         totals = [run.summary["reasons"].get(code, none) for run in runs]
         cells = [
-            {"time": formatting.duration(total["seconds"]), "jobs": formatting.counted(total["jobs"], "job")}
+            {"time": show(total["seconds"]), "jobs": formatting.counted(total["jobs"], "job")}
             for total in totals
         ]
         rows.append({"reason": code.replace("_", " ").replace("gpus", "GPUs"), "cells": cells})
-    return rows
+    return rows, unit

@@ -17,8 +17,7 @@ from muster.report.figures import (
     FIGURES,
     TERMINAL_PATHS,
     UTILITY_FIGURES,
-    Figure,
-    FigureCell,
+    FigureColumn,
     column,
     known,
     run_names,
@@ -40,15 +39,15 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) ->
         # In 80 columns they take the room of the preemptions.
         figures[-1:] = more
     columns = [column(figure, summaries) for figure in figures]
-    room = width - BESIDE_A_NAME - sum(map(_width, figures, columns))
+    room = width - BESIDE_A_NAME - sum(map(_width, columns))
     names, common = _names(summaries, room)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     table.add_column("scheduler", overflow="fold")
-    for figure in figures:
-        table.add_column(figure.short, justify="right", no_wrap=True)
+    for one in columns:
+        table.add_column(one.short, justify="right", no_wrap=True)
     for index, name in enumerate(names):
         cells = []
-        for cell in (cells_of_figure[index] for cells_of_figure in columns):
+        for cell in (one.cells[index] for one in columns):
             text = Text(cell.text, style="bold" if cell.best else "")
             cells.append(text.append(f"\n{cell.ratio}", style="dim not bold") if cell.ratio else text)
         table.add_row(Text(_folded(name, room)), *cells)
@@ -56,9 +55,9 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) ->
     return table
 
 
-def _width(figure: Figure, cells: Sequence[FigureCell]) -> int:
+def _width(one: FigureColumn) -> int:
     """Of a figure's column, the space before the next one included."""
-    texts = [*figure.short.splitlines(), *(text for cell in cells for text in (cell.text, cell.ratio))]
+    texts = [*one.short.splitlines(), *(text for cell in one.cells for text in (cell.text, cell.ratio))]
     return BESIDE_A_FIGURE + max(map(len, texts))
 
 

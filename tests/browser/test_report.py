@@ -113,6 +113,18 @@ def test_a_filter_reaches_every_chart(browser: Browser, comparison: Path) -> Non
         expect(page.locator("#chosen")).to_have_text("All 120 jobs")
 
 
+def test_the_bars_of_a_chart_have_one_unit(browser: Browser, comparison: Path) -> None:
+    """The program of the page chooses the unit as Python does for the still chart."""
+    still = (comparison / "charts" / "jct-by-size.svg").read_text()
+    with opened(browser, comparison) as page:
+        with page.expect_download() as saved:
+            chart(page, "jct-by-size").get_by_role("button", name="SVG").click()
+        live = saved.value.path().read_text()
+    label = re.compile(r">(?:&lt;)?([\d.,]+ (?:d|h|min|s))<")
+    assert sorted(label.findall(live)) == sorted(label.findall(still))
+    assert len({figure.split()[1] for figure in label.findall(live)}) == 1
+
+
 def test_use_and_queue_add_up(browser: Browser, comparison: Path) -> None:
     with opened(browser, comparison) as page:
         use, queue = rows(page, "gpu-use"), rows(page, "queue")

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from muster.formatting import counted, duration, natural_order, number, percent, ratio, short_names
+from muster.formatting import (
+    common_unit,
+    counted,
+    duration,
+    in_unit,
+    natural_order,
+    number,
+    percent,
+    ratio,
+    short_names,
+)
 from muster.report import summarise
 from muster.report.terminal import comparison_table
 from muster.sweep.page import Table
@@ -34,6 +44,29 @@ from tests.report.hand_made import ORDERS, scheduled
 )
 def test_durations(seconds: float | None, said: str) -> None:
     assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit", "shown"),
+    [
+        ([2.52 * 86_400, 72_000, 67_680], "h", ["60.5", "20.0", "18.8"]),
+        ([1750 * 86_400, 0, None], "d", ["1,750", "0", "–"]),
+        ([4.23 * 3600, 1662, 1884], "h", ["4.23", "0.462", "0.523"]),
+        ([15.4 * 86_400, 1800], "d", ["15.4", "0.021"]),
+        ([15.4 * 86_400, 1500], "h", ["370", "0.417"]),
+        ([15.4 * 86_400, 28], "h", ["370", "0.008"]),
+        ([1750 * 86_400, 1], "d", ["1,750", "<0.001"]),
+        ([0.0148, 0.3], "s", ["0.015", "0.300"]),
+        ([0.0, float("nan")], "s", ["0", "–"]),
+        ([], "s", []),
+    ],
+)
+def test_times_that_are_compared_have_one_unit(
+    seconds: list[float | None], unit: str, shown: list[str]
+) -> None:
+    common = common_unit(seconds)
+    assert common.name == unit
+    assert [in_unit(one, common) for one in seconds] == shown
 
 
 def test_shares_ratios_and_numbers() -> None:
@@ -102,7 +135,7 @@ def test_ten_long_names_fit_in_80_columns() -> None:
 
 
 def test_a_name_is_broken_behind_a_plus_alone() -> None:
-    names = ["fifo+proportional+pack", "srtf-speed+requested+consolidate"]
+    names = ["multifactor+proportional+pack", "srtf-speed+requested+consolidate"]
     plain = re.sub(r"\x1b\[[\d;]*m", "", printed(names))
     lines = re.findall(r"^ ([a-z][-+a-z]*)", plain, re.MULTILINE)[1:]
     assert "".join(lines) == "".join(names)
@@ -111,19 +144,21 @@ def test_a_name_is_broken_behind_a_plus_alone() -> None:
 
 
 def test_the_name_of_a_single_run_stands_whole_below() -> None:
-    plain = re.sub(r"\x1b\[[\d;]*m", "", printed(["fifo+proportional+pack"]))
-    assert re.search(r"^ fifo +\d", plain, re.MULTILINE)
-    assert "in full: fifo+proportional+pack" in plain
+    plain = re.sub(r"\x1b\[[\d;]*m", "", printed(["multifactor+proportional+consolidate+easy"]))
+    assert re.search(r"^ multifactor +\d", plain, re.MULTILINE)
+    assert "in full: multifactor+proportional+consolidate+easy" in plain
 
 
 def test_best_is_bold_and_the_first_has_no_ratio() -> None:
     text = printed(["fifo+proportional+pack", "sjf+proportional+pack"])
     table = text.partition(" shortens the ")[0]
-    fifo, sjf, ratios = [line for line in table.splitlines() if re.search(r"\d (?:h|min)|×", line)]
+    fifo, sjf, ratios = [line for line in table.splitlines() if re.search(r"\d$|\d %|×", line)]
     means = [summarise(scheduled(order, jobs=40))["jct_seconds"]["mean"] for order in ("fifo", "sjf")]
     assert means[1] < means[0]
-    assert re.search(rf"\x1b\[1m *{re.escape(duration(means[1]))}", sjf)
-    assert not re.search(rf"\x1b\[1m *{re.escape(duration(means[0]))}", fifo)
+    unit = common_unit(means)
+    assert re.search(rf"JCT\x1b.*\n.* {unit.name}\x1b", table)
+    assert re.search(rf"\x1b\[1m *{re.escape(in_unit(means[1], unit))}", sjf)
+    assert not re.search(rf"\x1b\[1m *{re.escape(in_unit(means[0], unit))}", fifo)
     assert "×" not in fifo
     assert f"{means[1] / means[0]:.2f}×" in ratios
 

@@ -160,6 +160,7 @@ function overTimeChart(series, from, to, { panels, most, show, axis, unit }) {
 function bars(groups) {
   const shown = groups.filter((group) => group.bars.some((bar) => Number.isFinite(bar.value)));
   const most = Math.max(1e-9, ...shown.flatMap((group) => group.bars.map((bar) => (Number.isFinite(bar.value) ? bar.value : 0))));
+  const [unit, unitName] = commonUnit(shown.flatMap((group) => group.bars.map((bar) => bar.value)));
   const columns = (/** @type {number} */ width) => (width > 800 && shown.length > 4 ? 3 : width > 700 && shown.length > 1 ? 2 : 1);
   const heads = shown.length > 1 || groups.some((group) => group.group !== "");
   const longest = Math.max(1, ...shown.flatMap((group) => group.bars.map((bar) => bar.name.length)));
@@ -196,7 +197,7 @@ function bars(groups) {
         else for (const [line, words] of name.entries()) to.text(words, x, y - 3 - 15 * (name.length - 1 - line), { fill: colour("ink") });
         const length = Number.isFinite(bar.value) ? (bar.value / most) * room : 0;
         to.rect(x + label, y + 2, Math.max(length, 1), 15, colour(roleOf(bar.run)));
-        to.text(duration(bar.value), x + label + length + 5, y + 14, { fill: colour("ink") });
+        to.text(Number.isFinite(bar.value) ? `${inUnit(bar.value, unit)} ${unitName}` : "–", x + label + length + 5, y + 14, { fill: colour("ink") });
       }
     },
     under(x, y, width) {

@@ -38,6 +38,24 @@ function timeUnit(seconds) {
   return [unit, name];
 }
 
+/** The unit for lengths of time that are compared, as common_unit of muster/formatting.py: its seconds and its short name. @param {number[]} seconds @returns {[number, string]} */
+function commonUnit(seconds) {
+  const lengths = seconds.map(Math.abs).filter((one) => one > 0 && Number.isFinite(one));
+  const most = Math.max(0, ...lengths);
+  let at = Math.max(0, UNITS.findIndex(([unit]) => most >= 3 * unit));
+  if (most < 3) at = UNITS.length - 1;
+  while (at + 1 < UNITS.length && Math.min(...lengths) < 0.02 * UNITS[at][0] && most < 1e4 * UNITS[at + 1][0]) at++;
+  return [UNITS[at][0], UNITS[at][1]];
+}
+
+/** A length of time without its unit: three figures, at most three of them decimals. @param {number} seconds @param {number} unit */
+function inUnit(seconds, unit) {
+  const value = seconds / unit;
+  if (!Number.isFinite(value)) return "–";
+  if (value > 0 && value < 0.0005) return "<0.001";
+  return value > 0 && value < 0.1 ? value.toFixed(3) : threeFigures(value);
+}
+
 /** @param {number} share */
 const percent = (share) => (Number.isFinite(share) ? `${(100 * share).toFixed(1)} %` : "–");
 /** @param {number} count @param {string} thing */

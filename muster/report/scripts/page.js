@@ -519,10 +519,9 @@ class Page {
     const both = alone ? chosen : chosen.map((yes, job) => (yes && one.done[job] && other.done[job] ? 1 : 0));
     const { gained, lost, less, more } = extremes(alone ? new Float64Array(data.jobs) : one[what], other[what], both, EXTREMES);
     const listed = [...gained, ...lost];
-    const longest = listed.reduce((most, job) => Math.max(most, one[what][job], other[what][job]), 0);
-    const [unit, name] = timeUnit(longest);
+    const [unit, name] = commonUnit(listed.flatMap((job) => [one[what][job], other[what][job], other[what][job] - one[what][job]]));
     const named = what === "wait" ? "Wait" : "Completion time";
-    const figure = (/** @type {number} */ seconds) => (Number.isFinite(seconds) ? threeFigures(seconds / unit) : "–");
+    const figure = (/** @type {number} */ seconds) => inUnit(seconds, unit);
     const optional = /** @type {["tenant" | "user" | "model", string][]} */ ([["tenant", "Tenant"], ["user", "User"], ["model", "Model"]]).filter(([column]) => data[column].names.length > 1);
     const times = alone ? [`${named}, ${name}`] : [`${named} under ${one.name}, ${name}`, `${named} under ${other.name}, ${name}`, `Change, ${name}`];
     const head = element("thead", {}, element("tr", {}, ...["Job", ...optional.map(([, label]) => label), "GPUs", ...times].map((label, at) => element("th", at && at <= optional.length ? { class: "text", scope: "col" } : { scope: "col" }, label))));
