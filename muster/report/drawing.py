@@ -14,8 +14,29 @@ from muster.report.theme import config, series_colours, series_dashes
 from muster.report.timeline import Steps
 
 Rows = list[dict[str, Any]]
-CHARACTER = 6.4
-"""Pixels; the mean width of a character of a label."""
+LABEL_SIZE = 12
+"""Pixels; the font size of labels."""
+_WIDTHS = {
+    0.3: "'IJijl",
+    0.35: " ,./:;\\|·",
+    0.4: "()-[]ft",
+    0.45: "!r",
+    0.5: '"*_`–',
+    0.55: "?csz",
+    0.6: "FLkvxy",
+    0.65: "0123456789$EPSTYabdeghnopqu{}",
+    0.7: "ABCKRVXZ",
+    0.75: "NU",
+    0.8: "&DGHOQ",
+    0.85: "#+<=>^w~",
+    0.9: "M",
+}
+"""Characters by their width over the font size, rounded up, in DejaVu Sans: the widest that stands in for Arial."""
+_WIDTH_OF = {letter: width for width, letters in _WIDTHS.items() for letter in letters}
+CHARACTER = 7.4
+"""Pixels; the mean width of a character of a label in that font."""
+_WIDER = 0.2
+"""The part of the width of a label by which it may be wider in the browser than it was measured."""
 LEGEND_SYMBOL = 40
 """Pixels; a legend's symbol and the room about it."""
 
@@ -58,6 +79,11 @@ def data(rows: Rows) -> alt.InlineData:
     return alt.InlineData(values=rows)
 
 
+def text_width(text: str) -> float:
+    """The most pixels that a label takes, whichever of the usual fonts a browser has."""
+    return LABEL_SIZE * sum(_WIDTH_OF.get(letter, 1.0) for letter in text)
+
+
 def lines(name: str, width: float) -> list[str]:
     """The name in lines of so many pixels, broken after a joint where there is one in the second half of a line."""
     most = max(8, int(width / (1.1 * CHARACTER)))
@@ -91,12 +117,18 @@ def dash_of_run(names: Sequence[str], legend: alt.Legend | None = None) -> alt.S
 
 def legend_of_runs(names: Sequence[str], room: ChartSpace) -> alt.Legend | None:
     """None where there is only one run."""
-    return alt.Legend(columns=legend_columns(names, room)) if len(names) > 1 else None
+    return run_legend(names, room) if len(names) > 1 else None
+
+
+def run_legend(names: Sequence[str], room: ChartSpace, **details: Any) -> alt.Legend:
+    """A legend whose entries keep apart in a wider font than the one that the drawing is measured with."""
+    padding = 10 + _WIDER * max(map(text_width, names))
+    return alt.Legend(columns=legend_columns(names, room), columnPadding=padding, **details)
 
 
 def legend_columns(names: Sequence[str], room: ChartSpace) -> int:
     """How many entries of a legend fit beside each other."""
-    return max(1, int(room.width / (CHARACTER * max(map(len, names)) + LEGEND_SYMBOL)))
+    return max(1, int(room.width / (max(map(text_width, names)) + LEGEND_SYMBOL)))
 
 
 def panels(

@@ -20,14 +20,15 @@ from muster.report.drawing import (
     Rows,
     data,
     fitted,
-    legend_columns,
+    run_legend,
     since_first_submission,
+    text_width,
     time_unit,
 )
 from muster.report.series import SIZE_NAMES, RunSeries, size_name
 from muster.report.theme import SIZES
 
-GREATEST_HEIGHT = 900
+GREATEST_HEIGHT, NODE_NAME = 900, 110
 """Pixels."""
 
 
@@ -122,14 +123,13 @@ def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame, end: float) -> C
             values=middles,
             labelExpr=f"{json.dumps(node_names)}[indexof({json.dumps(middles)}, datum.value)]",
             grid=False,
-            labelLimit=110,
+            labelLimit=NODE_NAME,
+            minExtent=min(1.2 * NODE_NAME, max(map(text_width, node_names), default=0)) + 6,
             labelOverlap="greedy",
             labelColor=LIGHT["ink"],
         )
         y = alt.Y("low:Q", axis=axis, scale=alt.Scale(domain=[lanes, 0], nice=False))
-        legend = alt.Legend(
-            symbolType="square", symbolSize=140, symbolStrokeWidth=0, columns=legend_columns(sizes, room)
-        )
+        legend = run_legend(sizes, room, symbolType="square", symbolSize=140, symbolStrokeWidth=0)
         boxes = (
             alt.Chart(data(rows))
             .mark_rect(stroke=LIGHT["surface"], strokeWidth=0.6)

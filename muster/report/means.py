@@ -9,7 +9,6 @@ import altair as alt
 from muster import formatting
 from muster.palette import LIGHT
 from muster.report.drawing import (
-    CHARACTER,
     FULL,
     HALF,
     Chart,
@@ -19,6 +18,7 @@ from muster.report.drawing import (
     data,
     lines,
     panels,
+    text_width,
 )
 from muster.report.series import GroupMean
 
@@ -53,17 +53,21 @@ def means_chart(
 
     def draw(room: ChartSpace) -> alt.TopLevelMixin:
         columns = 1 if room.narrow or not several else min(3 if len(labels) > 4 else 2, len(labels))
-        label_room = CHARACTER * max(map(len, bar_names)) + 12
+        label_room = max(map(text_width, bar_names)) + 12
         # Names that would leave too little to the bars stand above them.
         above = label_room > 0.4 * room.width
         width = (room.width - (0 if above else label_room) - 12 - 18 * (columns - 1)) / columns
-        value_room = CHARACTER * max(len(row["label"]) for row in rows) + 10
+        value_room = max(text_width(row["label"]) for row in rows) + 10
         scale = alt.Scale(domain=[0, max(greatest, 1e-9)], range=[0, width - value_room])
         base = alt.Chart().encode(
             y=alt.Y(
                 "bar:N",
                 sort=bar_names,
-                axis=None if above else alt.Axis(title=None, labelLimit=label_room, labelColor=LIGHT["ink"]),
+                axis=None
+                if above
+                else alt.Axis(
+                    title=None, labelLimit=label_room, minExtent=label_room, labelColor=LIGHT["ink"]
+                ),
                 scale=alt.Scale(paddingInner=0.25, paddingOuter=0.1),
             ),
             x=alt.X("value:Q", axis=None, scale=scale),

@@ -9,7 +9,6 @@ import altair as alt
 
 from muster.palette import LIGHT
 from muster.report.drawing import (
-    CHARACTER,
     FULL,
     HALF,
     Chart,
@@ -20,6 +19,7 @@ from muster.report.drawing import (
     data,
     legend_of_runs,
     panels,
+    text_width,
 )
 
 PANEL_HEIGHT = 220
@@ -76,10 +76,14 @@ def point_chart(name: str, title: str, note: str, spots: Sequence[Spot], x_title
 
     def draw(room: ChartSpace) -> alt.TopLevelMixin:
         columns = 1 if room.narrow else min(2, len(order))
-        label_room = min(CHARACTER * max(map(len, runs)), 0.45 * room.width)
+        needed, most = max(map(text_width, runs)), 0.45 * room.width
+        label_room = min(needed, most)
+        limit = needed if needed <= most else most / 1.2
         base = alt.Chart().encode(
             y=alt.Y(
-                "run:N", sort=runs, axis=alt.Axis(title=None, labelLimit=label_room, labelColor=LIGHT["ink"])
+                "run:N",
+                sort=runs,
+                axis=alt.Axis(title=None, labelLimit=limit, minExtent=label_room, labelColor=LIGHT["ink"]),
             ),
             color=colour_of_run(runs),
         )

@@ -236,6 +236,26 @@ def test_long_names_of_bars_are_drawn_in_full(browser: Browser, tmp_path: Path) 
     assert all(name in drawn for name in (*names, *tenants)), drawn
 
 
+@pytest.mark.parametrize("how", [WIDE, PHONE], ids=["wide", "phone"])
+def test_no_text_of_a_still_chart_is_cut(browser: Browser, tmp_path: Path, how: Any) -> None:
+    names = ["fifo+proportional+pack", "sjf+requested+consolidate", "gittins+tune-plus"]
+    runs = [scheduled("fifo", jobs=30, tenants=TENANTS, name=name) for name in names]
+    write_report(write_comparison(runs, tmp_path))
+    with opened(browser, tmp_path, **how) as page:
+        page.emulate_media(media="print")
+        page.locator("details").evaluate_all("all => all.forEach((one) => (one.open = true))")
+        outside = page.evaluate(
+            """() => [...document.querySelectorAll("figure svg")].filter((svg) => svg.clientWidth).flatMap((svg) => {
+              const room = svg.getBoundingClientRect();
+              return [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()])
+                .filter(([, box]) => box.width && (box.left < room.left - 0.5 || box.right > room.right + 0.5))
+                .map(([words, box]) => `${words}: ${box.left - room.left} to ${box.right - room.right}`);
+            })"""
+        )
+        assert outside == []
+        assert page.locator("figure svg:visible").count() > 5
+
+
 def test_the_recorded_history_stands_beside_the_runs(browser: Browser, tmp_path: Path) -> None:
     fifo = scheduled("fifo", jobs=40, tenants=TENANTS)
     folder = write_comparison([fifo, scheduled("las", jobs=40, tenants=TENANTS)], tmp_path)
