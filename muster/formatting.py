@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -156,6 +157,13 @@ def typed(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(typed, value))
     return str(value)
+
+
+def command_lines(verb: str, argument: str, flags: Iterable[tuple[str, str]]) -> str:
+    """A command of Muster as it is typed, a flag a line; the value of a flag that stands alone is empty."""
+    lines = [shlex.join(["muster", verb, argument])]
+    lines += [shlex.join([flag, value] if value else [flag]) for flag, value in flags]
+    return " \\\n  ".join(lines)
 
 
 def printable(text: str) -> str:

@@ -88,10 +88,20 @@ def capacity(
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
+            from muster.formatting import command_lines
             from muster.sweep.capacity_page import write_capacity_page
 
             title = f"{inputs.trace.source} on {inputs.cluster.name}, {scheduler}"
-            write_capacity_page(folder, points, added, bound, title)
+            typed = [
+                ("--cluster", cluster),
+                ("--add", asked.add),
+                ("--target", asked.target),
+                ("--scheduler", scheduler),
+                *given.typed(),
+                ("--out", str(out)),
+            ]
+            command = command_lines("capacity", str(trace), typed)
+            write_capacity_page(folder, points, added, bound, title, command)
     for note in dict.fromkeys(note for result in results.values() for note in result.notes):
         print(note, file=sys.stderr)
     if as_json:

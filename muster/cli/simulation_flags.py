@@ -146,6 +146,18 @@ class SimulationFlags:
         settings = errors.of(flags.parse_settings, self.settings or [])
         return inputs_of(errors, trace, cluster, settings, self.options())
 
+    def typed(self) -> list[tuple[str, str]]:
+        """The flags that are not as by default, each with its value, empty for one that stands alone."""
+        found = []
+        for one in fields(self):
+            value = getattr(self, one.name)
+            flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
+            if value is True:
+                found.append((flag, ""))
+            elif value != one.default:
+                found += [(flag, str(each)) for each in (value if isinstance(value, list) else [value])]
+        return found
+
     def options(self) -> RunOptions:
         """The options by the names that they have in Python."""
         options: Any = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "settings"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -170,9 +169,7 @@ def command(runs: Sequence[Mapping[str, Any]]) -> str:
     flags += [("--set", f"{name}={value}") for name, value in shared]
     flags.append(("--out", "out"))
     verb = "compare" if len(runs) > 1 else "simulate"
-    lines = [shlex.join(["muster", verb, str(first["trace"]["source"])])]
-    lines += [shlex.join([flag, value] if value else [flag]) for flag, value in flags]
-    return " \\\n  ".join(lines)
+    return formatting.command_lines(verb, str(first["trace"]["source"]), flags)
 
 
 def provenance(run: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -4,36 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 
-from muster.formatting import counted, duration
+from muster.formatting import UNKNOWN, common_unit, counted, duration, in_unit
 from muster.palette import LIGHT
 from muster.report.drawing import FULL, Chart, ChartSpace, data, fitted, time_unit
 from muster.report.frame import FORMATS
-from muster.sweep.capacity import Added, CapacityPoint, Target, answer_of, rows_of
+from muster.sweep.capacity import Added, CapacityPoint, Target, answer_of
 from muster.sweep.page import Section, Table, write_sections
 
-HEADER = ("more nodes", "GPUs", "figure", "±", "meets")
 _HEIGHT, _LABEL_DY = 320, 18
 """Pixels."""
 
 
 def write_capacity_page(
-    folder: Path, points: Sequence[CapacityPoint], added: Added, target: Target, title: str
+    folder: Path, points: Sequence[CapacityPoint], added: Added, target: Target, title: str, command: str
 ) -> Path:
-    """Write `report.html` and `charts/` into a folder; the page's path."""
+    """Write `report.html` and `charts/` into a folder; the page's path. `command` makes it again."""
     known = [point for point in points if point.seconds is not None]
-    table = Table("", HEADER, rows_of(points))
     section = Section(
         f"{target.figure} by number of nodes",
         [answer_of(points, added, target)],
-        [table],
+        [_table(points, target)],
         [capacity_chart(known, added, target)] if known else [],
     )
-    return write_sections(
-        folder, f"Capacity: {title}", [str(target)], [section], "muster capacity", formats=FORMATS
+    return write_sections(folder, f"Capacity: {title}", [str(target)], [section], command, formats=FORMATS)
+
+
+def _table(points: Sequence[CapacityPoint], target: Target) -> Table:
+    unit = common_unit(point.seconds for point in points)
+    rows = [
+        (
+            str(point.nodes),
+            f"{point.gpus:,}",
+            in_unit(point.seconds, unit),
+            in_unit(point.deviation_seconds, unit) if point.deviation_seconds else UNKNOWN,
+            "yes" if point.meets else "no",
+        )
+        for point in points
+    ]
+    header = (
+        "More nodes",
+        "GPUs",
+        f"{target.figure}, {unit.name}",
+        f"Standard deviation, {unit.name}",
+        f"Meets {target}",
     )
+    return Table("", header, rows)
 
 
 def capacity_chart(points: Sequence[CapacityPoint], added: Added, target: Target) -> Chart:
@@ -45,6 +64,7 @@ def capacity_chart(points: Sequence[CapacityPoint], added: Added, target: Target
     at_axis = any(
         point.nodes == first and value < 0.08 * top for point, value in zip(points, seconds, strict=True)
     )
+    below = not seconds or seconds[-1] <= target.limit
     label_dy = -_LABEL_DY if at_axis else _LABEL_DY
     rows = [
         {
@@ -78,8 +98,14 @@ def capacity_chart(points: Sequence[CapacityPoint], added: Added, target: Target
         rule = limit.mark_rule(strokeDash=[5, 3], strokeWidth=1.5, color=LIGHT["series-2"]).encode(
             y="value:Q"
         )
-        named = limit.mark_text(align="right", baseline="bottom", dy=-4, color=LIGHT["ink"]).encode(
-            x=alt.value("width"), y="value:Q", text="words:N"
+        # On the side of the line where the curve does not end; a rim keeps it legible where they cross.
+        side: Any = {"baseline": "bottom", "dy": -4} if below else {"baseline": "top", "dy": 5}
+        surface = {"color": LIGHT["surface"], "stroke": LIGHT["surface"], "strokeWidth": 5}
+        rim, words = (
+            limit.mark_text(align="right", **side, **ink).encode(
+                x=alt.value("width"), y="value:Q", text="words:N"
+            )
+            for ink in (surface, {"color": LIGHT["ink"]})
         )
         spread = base.mark_rule(strokeWidth=1.5, opacity=0.6, color=LIGHT["series-1"]).encode(
             y=alt.Y("low:Q", title=unit_name), y2="high:Q"
@@ -92,7 +118,7 @@ def capacity_chart(points: Sequence[CapacityPoint], added: Added, target: Target
         )
         line = base.mark_line(color=LIGHT["series-1"])
         least = base.transform_filter(marked).mark_text(dy=label_dy, fontWeight="bold", text=_least(first))
-        return fitted(rule + named + spread + line + points_drawn + least, room, _HEIGHT)
+        return fitted(rule + spread + line + points_drawn + rim + words + least, room, _HEIGHT)
 
     note = "Dashed: the target. Bars: standard deviation over the phases of the scheduler's clocks."
     if first is not None:

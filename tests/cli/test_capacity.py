@@ -7,6 +7,7 @@ import csv
 import html
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,17 @@ def test_the_page_has_the_curve_as_picture_table_and_files(
     assert files.keys() == {"capacity.png", "capacity.svg", "capacity.csv"}
     for name, content in files.items():
         assert base64.b64decode(content) == (out / "charts" / name).read_bytes()
+    shown = html.unescape(
+        re.sub(r"<[^>]+>", "", page.partition("Run it again</h2>")[2].partition("</pre>")[0])
+    )
+    again = shlex.split(shown.replace("\\\n", ""))
+    assert again[:2] == ["muster", "capacity"]
+    assert muster(*again[1:], "--overwrite").status == 0
+    assert json.loads((out / "capacity.json").read_text())["curve"] == curve
+    heads = re.findall(r"<th[^>]*>([^<]+)</th>", page.partition("<thead>")[2].partition("</thead>")[0])
+    assert [html.unescape(head) for head in heads] == [
+        "More nodes", "GPUs", "mean wait, min", "Standard deviation, min", "Meets mean wait < 1.67 min",
+    ]  # fmt: skip
     table = list(csv.DictReader((out / "charts" / "capacity.csv").read_text().splitlines()))
     assert [(int(row["more_nodes"]), float(row["seconds"]), row["meets"]) for row in table] == [
         (one["nodes"], one["seconds"], str(one["meets"])) for one in curve
