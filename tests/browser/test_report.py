@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from muster.formatting import natural_order
 from muster.inputs import knowledge_of
 from muster.report.page import write_report
 from muster.report.record import read_record
@@ -75,6 +76,13 @@ def rows(page: Page, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def svg(page: Page, name: str) -> str:
+    """A chart as its button saves it."""
+    with page.expect_download() as saved:
+        chart(page, name).get_by_role("button", name="SVG").click()
+    return saved.value.path().read_text()
+
+
 @pytest.mark.parametrize("how", [WIDE, PHONE, DARK], ids=["wide", "phone", "dark"])
 def test_the_page_loads_and_is_accessible(browser: Browser, comparison: Path, how: Any) -> None:
     with opened(browser, comparison, **how) as page:
@@ -113,13 +121,24 @@ def test_a_filter_reaches_every_chart(browser: Browser, comparison: Path) -> Non
         expect(page.locator("#chosen")).to_have_text("All 120 jobs")
 
 
+def test_tenants_stand_as_people_count(browser: Browser, tmp_path: Path) -> None:
+    tenants = ["vc1", "vc10", "vc11", "vc2", "vc02", "w"]
+    runs = [scheduled(order, jobs=60, tenants=tenants) for order in ("fifo", "las")]
+    write_report(write_comparison(runs, tmp_path), ["html"])
+    with opened(browser, tmp_path) as page:
+        ordered = sorted(tenants, key=natural_order)
+        assert list(dict.fromkeys(row["group"] for row in rows(page, "wait-by-tenant"))) == ordered
+        assert page.get_by_label("Tenant", exact=True).locator("option").all_inner_texts() == [
+            "all",
+            *ordered,
+        ]
+
+
 def test_the_bars_of_a_chart_have_one_unit(browser: Browser, comparison: Path) -> None:
     """The program of the page chooses the unit as Python does for the still chart."""
     still = (comparison / "charts" / "jct-by-size.svg").read_text()
     with opened(browser, comparison) as page:
-        with page.expect_download() as saved:
-            chart(page, "jct-by-size").get_by_role("button", name="SVG").click()
-        live = saved.value.path().read_text()
+        live = svg(page, "jct-by-size")
     label = re.compile(r">(?:&lt;)?([\d.,]+ (?:d|h|min|s))<")
     assert sorted(label.findall(live)) == sorted(label.findall(still))
     assert len({figure.split()[1] for figure in label.findall(live)}) == 1
@@ -230,9 +249,7 @@ def test_long_names_of_bars_are_drawn_in_full(browser: Browser, tmp_path: Path) 
     runs = [scheduled("fifo", jobs=20, tenants=tenants, name=name) for name in names]
     write_report(write_comparison(runs, tmp_path), knowledge_of=knowledge_of)
     with opened(browser, tmp_path, **PHONE) as page:
-        with page.expect_download() as saved:
-            chart(page, "wait-by-tenant").get_by_role("button", name="SVG").click()
-        drawn = "".join(re.findall(r">([^<]+)<", saved.value.path().read_text()))
+        drawn = "".join(re.findall(r">([^<]+)<", svg(page, "wait-by-tenant")))
     assert all(name in drawn for name in (*names, *tenants)), drawn
 
 

@@ -56,6 +56,16 @@ function inUnit(seconds, unit) {
   return value > 0 && value < 0.1 ? value.toFixed(3) : threeFigures(value);
 }
 
+/** The order of names as people count, as natural_order of muster/formatting.py: vc2 before vc10. @param {string} one @param {string} other */
+function naturally(one, other) {
+  const [first, second] = [one, other].map((name) => name.split(/(\d+)/));
+  for (let at = 0; at < Math.min(first.length, second.length); at++) {
+    const [left, right] = at % 2 ? [Number(first[at]), Number(second[at])] : [first[at], second[at]];
+    if (left !== right) return left < right ? -1 : 1;
+  }
+  return first.length - second.length || (one < other ? -1 : Number(one > other));
+}
+
 /** @param {number} share */
 const percent = (share) => (Number.isFinite(share) ? `${(100 * share).toFixed(1)} %` : "–");
 /** @param {number} count @param {string} thing */

@@ -303,7 +303,7 @@ class Page {
       const all = runs.map(({ run }) => meansBy(run, run[what], chosen, group, names.length));
       const order = names.map((_, at) => at).filter((at) => all.some(({ counts }) => counts[at]));
       if (length < order.length) order.sort((one, other) => all[0].counts[other] - all[0].counts[one]);
-      const shown = order.slice(0, length).sort((one, other) => one - other);
+      const shown = order.slice(0, length).sort((one, other) => (group === this.size ? one - other : naturally(names[one], names[other])));
       const bar = (/** @type {number} */ at) => runs.map(({ number, name }) => ({ run: number, name, value: all[number].means[at], jobs: all[number].counts[at] }));
       if (runs.length > 1) return bars(shown.map((at) => ({ group: names[at] || "none", bars: bar(at) })));
       return bars([{ group: "", bars: shown.map((at) => ({ ...bar(at)[0], name: names[at] || "none" })) }]);
@@ -452,7 +452,7 @@ class Page {
     for (const [what, label] of columns) {
       const { names } = data[what];
       if (names.length < 2) continue;
-      const order = names.map((name, at) => /** @type {[string, string]} */ ([String(at), name || "none"])).sort((one, other) => one[1].localeCompare(other[1], "en", { numeric: true }));
+      const order = names.map((name, at) => /** @type {[string, string]} */ ([String(at), name || "none"])).sort((one, other) => naturally(one[1], other[1]));
       form.append(choice(label, [["-1", "all"], ...order], (value) => { this.filter[what] = Number(value); this.update(); }, "-1"));
     }
     const sizes = SIZE_NAMES.map((name, at) => /** @type {[string, string]} */ ([String(at), name])).filter(([at]) => this.size.includes(Number(at)));
