@@ -117,8 +117,14 @@ def test_a_filter_reaches_every_chart(browser: Browser, comparison: Path) -> Non
                 row = next(row for row in own if float(row["seconds"]) >= 3000)
                 below = run.filter(pl.col(column) <= float(row["seconds"])).height / run.height
                 assert float(row["share_of_jobs"]) == pytest.approx(below, abs=1 / run.height)
+        page.get_by_label("Size", exact=True).select_option("1 GPU")
+        share = max(float(row["share_of_gpus"]) for row in rows(page, "gpu-use"))
+        axis = max(map(float, re.findall(r"text-anchor=\"end\"[^>]*>([\d.]+) %<", svg(page, "gpu-use"))))
+        assert 100 * share <= axis <= 250 * share
+        assert axis < 100
         page.get_by_role("button", name="Show all").click()
         expect(page.locator("#chosen")).to_have_text("All 120 jobs")
+        assert ">100 %<" in svg(page, "gpu-use")
 
 
 def test_tenants_stand_as_people_count(browser: Browser, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@
 
 const EXTREMES = 10;
 const MOST_STRETCHES = 40;
+/** Where the axis of the GPUs in use may end: few jobs hold a small share of them. */
+const SHARES = [0.001, 0.002, 0.004, 0.01, 0.02, 0.04, 0.1, 0.2, 0.4, 0.6, 1];
 
 /** @template {HTMLElement} T @param {string} tag @param {Record<string, string>} [attributes] @param {(Node | string)[]} content @returns {T} */
 function element(tag, attributes = {}, ...content) {
@@ -330,8 +332,10 @@ class Page {
             const values = overTime(held.since, held.until, (row) => (chosen[held.job[row]] ? held.amounts[held.kind[row]] : 0), from, to);
             return { run: number, name, end: run.end, values: values.map((gpus) => Math.min(1, gpus / all)) };
           });
-          const show = (/** @type {number} */ share) => `${Math.round(100 * share)} %`;
-          return overTimeChart(series, from, to, { panels: true, most: 1, show, axis: "of GPUs", unit: "share_of_gpus" });
+          const greatest = series.reduce((most, { values }) => values.reduce((one, other) => Math.max(one, other), most), 0);
+          const most = this.filtered ? (SHARES.find((share) => share >= greatest) ?? 1) : 1;
+          const show = (/** @type {number} */ share) => `${Number((100 * share).toPrecision(2))} %`;
+          return overTimeChart(series, from, to, { panels: true, most, show, axis: "of GPUs", unit: "share_of_gpus" });
         },
         ...Object.fromEntries([this.before, this.after].filter((number) => this.placed[number]).map((number, at) => [`lanes-${at + 1}`, () => this.lanesOf(number)])),
       }),
