@@ -135,8 +135,11 @@ def lost_share(job: Job) -> float:
     return job["restart_seconds"] / job["run_seconds"] if job["run_seconds"] > 0 else 0.0
 
 
-def job_table(jobs: Iterable[Job], now: float) -> Table:
-    """One line for each job: what it holds since when, or why it waits; `lost` where some were interrupted."""
+def job_table(jobs: Iterable[Job], now: float, letters: Mapping[int, Text] | None = None) -> Table:
+    """One line for each job: what it holds since when, or why it waits; `lost` where some were interrupted.
+
+    `letters` stand before the jobs that have one.
+    """
     from muster.formatting import thousandths
 
     jobs = list(jobs)
@@ -145,6 +148,8 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
     expected = any("start" in job for job in jobs)
     table = plain_table()
     table.expand = True
+    if letters:
+        table.add_column("", no_wrap=True)
     table.add_column("job", justify="right", no_wrap=True)
     for heading, most in (("name", 18), *((("user", 10),) if several else ())):
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=most)
@@ -156,6 +161,7 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
     table.add_column("where, or why it waits", no_wrap=True, overflow="ellipsis", ratio=1)
     for job in jobs:
         table.add_row(
+            *((letters.get(job["job_id"], ""),) if letters else ()),
             str(job["job_id"]),
             job["name"],
             *((job["user"],) if several else ()),

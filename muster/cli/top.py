@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import string
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 _COLOURS = ("blue", "yellow", "green", "magenta", "cyan", "red")
 _OTHERS = "bright_black"
 _MOST_NODES = 64
+_LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits
+_NO_LETTER = "#"
+_LEAST_JOBS, _OTHER_LINES = 5, 10
+"""However many nodes there are, so many jobs are shown; lines of headings and notices."""
+_LIVING = ("running", "queued", "held")
 Seen = dict[str, Any]
 
 
@@ -30,7 +37,8 @@ def top(
 ) -> None:
     """Show each node's GPUs, what is held, and the queue, again and again until interrupted.
 
-    A letter stands for a job on each GPU that it holds: the same letter, the same job.
+    A letter stands for a job, on each GPU that it holds and in the list of jobs: the same letter, the same job.
+    A # is a job for which a-z, A-Z and 0-9 do not suffice, a ? one of another user.
 
     Example: muster top
     """
@@ -55,23 +63,56 @@ def _look(client: Client) -> Seen:
 
 def _shown(seen: Seen) -> list[Any]:
     from muster.cli.service_view import job_table
-    from muster.formatting import gpus
+    from muster.formatting import counted, gpus
 
     nodes, queue = seen["nodes"], seen["queue"]
     counts = queue["counts"]
     held, whole = (sum(node[name] for node in nodes) for name in ("held_gpus", "gpus"))
     line = f"{held:g} of {gpus(whole)} held; {counts['running']:,} running, {counts['queued']:,} queued."
     hidden = len(nodes) - _MOST_NODES
-    more = (
-        [f"{hidden:,} more {'node' if hidden == 1 else 'nodes'}: muster nodes lists them."]
-        if hidden > 0
-        else []
-    )
-    jobs = [job_table(queue["jobs"], time.time())] if queue["jobs"] else []
-    return [line, *queue["notices"], _node_table(nodes[:_MOST_NODES]), *more, *jobs]
+    more = [f"{counted(hidden, 'more node')}: muster nodes lists them."] if hidden > 0 else []
+    letters = _letters(nodes[:_MOST_NODES])
+    shown = queue["jobs"][: _jobs_that_fit(min(len(nodes), _MOST_NODES))]
+    jobs: list[Any] = [job_table(shown, time.time(), letters)] if shown else []
+    if left := _left_out(queue, len(shown)):
+        jobs.append(left)
+    return [line, *queue["notices"], _node_table(nodes[:_MOST_NODES], letters), *more, *jobs]
 
 
-def _node_table(nodes: list[Mapping[str, Any]]) -> Table:
+def _left_out(queue: Seen, shown: int) -> str:
+    """How many living jobs are not shown; empty for none.
+
+    The answer has the first ones of each state that the caller may see. Where it is cut, its counts say how many
+    there are, of all users.
+    """
+    from muster.formatting import counted
+
+    every, whose = len(queue["jobs"]), ""
+    if queue["more"]:
+        every, whose = sum(queue["counts"][state] for state in _LIVING), " of all users"
+    return f"{counted(every - shown, 'more job')}{whose}: muster queue lists them." if every > shown else ""
+
+
+def _jobs_that_fit(nodes: int) -> int:
+    """How many jobs a screen has room for below its nodes."""
+    return max(_LEAST_JOBS, shutil.get_terminal_size().lines - nodes - _OTHER_LINES)
+
+
+def _letters(nodes: Sequence[Mapping[str, Any]]) -> dict[int, Text]:
+    """The letter of each job that a node shows, in their order."""
+    from rich.text import Text
+
+    jobs = sorted({job for node in nodes for held in node["gpu_jobs"] for job in held if job is not None})
+    return {
+        job: Text(
+            _LETTERS[at] if at < len(_LETTERS) else _NO_LETTER,
+            _COLOURS[at % len(_COLOURS)] if at < len(_LETTERS) else _OTHERS,
+        )
+        for at, job in enumerate(jobs)
+    }
+
+
+def _node_table(nodes: Sequence[Mapping[str, Any]], letters: Mapping[int, Text]) -> Table:
     from muster.cli.service_view import node_with_state, plain_table
 
     table = plain_table()
@@ -82,13 +123,13 @@ def _node_table(nodes: list[Mapping[str, Any]]) -> Table:
     for node in nodes:
         table.add_row(
             node_with_state(node),
-            _gpus(node),
+            _gpus(node, letters),
             *(f"{node[f'held_{what}']:.4g} of {node[what]:.4g}" for what in ("cpus", "memory_gb")),
         )
     return table
 
 
-def _gpus(node: Mapping[str, Any]) -> Text:
+def _gpus(node: Mapping[str, Any], letters: Mapping[int, Text]) -> Text:
     """A letter for each GPU: `.` where it is free, `?` where another user's job has it."""
     from rich.text import Text
 
@@ -96,7 +137,7 @@ def _gpus(node: Mapping[str, Any]) -> Text:
     for jobs in node["gpu_jobs"]:
         known = [job for job in jobs if job is not None]
         if known:
-            shown.append(chr(ord("a") + known[0] % 26), style=_COLOURS[known[0] % len(_COLOURS)])
+            shown.append_text(letters[known[0]])
         else:
             shown.append("?" if jobs else ".", style=_OTHERS)
     return shown

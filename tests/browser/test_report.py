@@ -80,7 +80,8 @@ def svg(page: Page, name: str) -> str:
     """A chart as its button saves it."""
     with page.expect_download() as saved:
         chart(page, name).get_by_role("button", name="SVG").click()
-    return saved.value.path().read_text()
+    text: str = saved.value.path().read_text()
+    return text
 
 
 @pytest.mark.parametrize("how", [WIDE, PHONE, DARK], ids=["wide", "phone", "dark"])
