@@ -125,6 +125,23 @@ class JobsFound(Answer):
     """On all pages."""
 
 
+class Requested(Answer):
+    """What waiting jobs ask for of one resource."""
+
+    amount: float
+    jobs: int
+    """Those that ask for any of it."""
+
+
+class WaitingDemand(Answer):
+    """What the queued jobs ask for in all; an elastic job for its usual number of GPUs."""
+
+    gpus: Requested
+    cpus: Requested
+    """Of the jobs that state how many they need; the scheduler decides for the others. Memory likewise."""
+    memory_gb: Requested
+
+
 class Queue(Answer):
     """Running jobs and the first ones of those that wait, all as of one moment."""
 
@@ -133,6 +150,8 @@ class Queue(Answer):
     """There are others in these states."""
     counts: dict[State, int]
     """Of all users' jobs."""
+    demand: WaitingDemand
+    """Of all users' queued jobs, whichever are listed."""
     notices: list[str]
     """What to know first: that nothing new starts, and why; which of the caller's jobs the engine has and Muster cannot
     take."""

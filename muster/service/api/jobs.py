@@ -157,10 +157,15 @@ def queue(
             page, more = _chosen(service, caller, [one], user, name, 0, most)
             jobs += _with_allocations(service, page)
             cut |= more
-        counts = service.store.counts()
+        counts, demand = service.store.counts(), waiting_demand(service)
     notices = nothing_starts(service.status, caller, service.store.now())
     notices += untaken_jobs(service.status, caller)
-    return {"jobs": jobs, "more": cut, "counts": counts, "notices": notices}
+    return {"jobs": jobs, "more": cut, "counts": counts, "demand": demand, "notices": notices}
+
+
+def waiting_demand(service: Service) -> dict[str, dict[str, Any]]:
+    """What the queued jobs of all users ask for, as `WaitingDemand`."""
+    return {name: demand._asdict() for name, demand in service.store.waiting_demand().items()}
 
 
 @router.get("/jobs/{job_id}", response_model=answers.WholeJob, responses=may_answer(404))

@@ -61,7 +61,8 @@ def _overview(service: Service, caller: Caller) -> dict[str, Any]:
         jobs.search(service, caller, jobs.JobSearchQuery(state=[state], descending=False, limit=_SHOWN_JOBS))
         for state in (State.RUNNING, State.QUEUED)
     )
-    held = [_held(machines, name, label) for name, label in _RESOURCES]
+    demand = jobs.waiting_demand(service)
+    held = [_held(machines, name, label) | _needed(demand[name]) for name, label in _RESOURCES]
     counts = service.store.counts()
     return {
         "sentence": f"{held[0]['text']}; {counted(counts[State.RUNNING], 'job')} running, "
@@ -275,6 +276,13 @@ def _held(machines: Sequence[Mapping[str, Any]], name: str, label: str) -> dict[
     if others:
         text += f", {others:,.5g} by jobs of others"
     return {"label": label, "held": held, "others": others, "whole": whole, "text": text}
+
+
+def _needed(demand: Mapping[str, Any]) -> dict[str, Any]:
+    """What waiting jobs ask for beside what is held; no words where they ask for nothing."""
+    amount = demand["amount"]
+    words = f"{amount:,.5g} more asked for by {counted(demand['jobs'], 'waiting job')}" if amount else ""
+    return {"needed": amount, "needed_text": words}
 
 
 def _cell(

@@ -196,6 +196,15 @@ class Holder(NamedTuple):
     tenant: str | None
 
 
+class Demand(NamedTuple):
+    """What waiting jobs ask for of one resource."""
+
+    amount: float
+    """GPUs, CPU cores or GB of memory."""
+    jobs: int
+    """Those that ask for any of it."""
+
+
 class StepsDone(NamedTuple):
     """How far one start of a job was at a moment: two of them in a row give its speed between them."""
 

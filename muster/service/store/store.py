@@ -35,6 +35,7 @@ from muster.service.store.rows import (
     ENDED,
     PRIORITY,
     AllocationInterval,
+    Demand,
     Event,
     Holder,
     JobRow,
@@ -234,6 +235,35 @@ class Store:
         with self._database.reading() as connection:
             found = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state)).all()
         return dict.fromkeys(State, 0) | {State(state): count for state, count in found}
+
+    def waiting_demand(self) -> Mapping[str, Demand]:
+        """What the queued jobs ask for: `gpus`, and `cpus` and `memory_gb` where they state these."""
+        with self._database.reading() as connection:
+            asked = {
+                name: _asked_number(connection, name)
+                for name in ("gpus", "gpu_share", "cpus", "memory_gb", "own_memory_gb")
+            }
+            chosen = select(JOBS.c.fixed_gpus, *(one.label(name) for name, one in asked.items()))
+            columns = chosen.where(JOBS.c.state == State.QUEUED).subquery().c
+            gpus = func.coalesce(columns.fixed_gpus, columns.gpus)
+            # Amounts are for `gpus`, and go along with the GPUs that it keeps.
+            scale = case((columns.gpus > 0, gpus / columns.gpus), else_=1.0)
+            memory, own = columns.memory_gb, columns.own_memory_gb
+            most_memory = case((func.coalesce(own, 0.0) > func.coalesce(memory, 0.0), own), else_=memory)
+            amounts = {
+                "gpus": gpus * func.coalesce(columns.gpu_share, 1.0),
+                "cpus": columns.cpus * scale,
+                "memory_gb": most_memory * scale,
+            }
+            figures = [
+                figure
+                for one in amounts.values()
+                for figure in (func.coalesce(func.sum(one), 0.0), func.count(case((one > 0, 1))))
+            ]
+            row = connection.execute(select(*figures)).one()
+        return {
+            name: Demand(round(float(row[2 * at]), 6), row[2 * at + 1]) for at, name in enumerate(amounts)
+        }
 
     def restart_costs(self, most: int) -> list[tuple[str, str, float]]:
         """User, name, and measured seconds of start-up and stop of the newest jobs that show them, oldest first."""
@@ -546,10 +576,20 @@ class Store:
 
 def _asked(connection: Connection, field: str) -> ColumnElement[str]:
     """A text of the request, or null."""
+    asked: ColumnElement[str] = _request(connection)[field].as_string()
+    return asked
+
+
+def _asked_number(connection: Connection, field: str) -> ColumnElement[float]:
+    """A number of the request, or null."""
+    asked: ColumnElement[float] = _request(connection)[field].as_float()
+    return asked
+
+
+def _request(connection: Connection) -> Any:
     # SQLite reads JSON from a text, PostgreSQL only from its own type.
     coerce = type_coerce if connection.dialect.name == "sqlite" else cast
-    asked: ColumnElement[str] = coerce(JOBS.c.request, JSON)[field].as_string()
-    return asked
+    return coerce(JOBS.c.request, JSON)
 
 
 def _conditions(search: JobSearch) -> Iterator[ColumnElement[bool] | None]:

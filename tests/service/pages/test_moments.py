@@ -126,6 +126,9 @@ def check_overview(page: Shown, top: Mapping[str, Any], mine: list[Job]) -> None
     for name, label in (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory")):
         held, whole = (sum(node[field] for node in nodes) for field in (f"held_{name}", name))
         assert f"{held:,.5g} of {whole:,.5g} {label} held" in page.text
+        demand = top["queue"]["demand"][name]
+        more = f"{demand['amount']:,.5g} more asked for by {counted(demand['jobs'], 'waiting job')}"
+        assert (more in page.text) == (demand["amount"] > 0)
     words = f"{counted(counts['running'], 'job')} running, {counted(counts['queued'], 'job')} waiting."
     assert words in page.text
     expected = []

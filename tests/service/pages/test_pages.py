@@ -15,6 +15,7 @@ from muster.formatting import duration
 from muster.gpu_use import GpuUse
 from muster.schedulers.registry import build
 from muster.service.daemon_status import RefusedStart
+from muster.service.shown import gpus_of
 from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ..serving import Serving, a_request
@@ -387,3 +388,28 @@ def test_numbers_are_those_of_the_api(api: Serving, log_in: LogIn) -> None:
     shown = api.ask("GET", "/", headers=root, tcp=True).body.decode()
     sentence = f"{held:g} of 8 GPUs held; {counts['running']} job running, {counts['queued']} jobs waiting."
     assert sentence in shown
+
+
+def test_overview_says_what_waiting_jobs_ask_for(api: Serving, log_in: LogIn) -> None:
+    """The sum over the queue, of all users for each of them."""
+    root = log_in("root")
+    assert "more asked for" not in api.ask("GET", "/", headers=root, tcp=True).body.decode()
+    wanted = ({"gpus": 2}, {"gpus": 3, "cpus": 6.0}, {"gpus": 1, "gpu_share": 0.5, "memory_gb": 12.5})
+    first, *_ = api.store.submit([Submission("ann", a_request(**asked)) for asked in wanted] * 2)
+    run_job(api, first)
+    queue = api.ask("GET", "/v1/queue", headers=root, tcp=True).json
+    waiting = [job for job in queue["jobs"] if job["state"] == "queued"]
+    assert queue["demand"]["gpus"] == {"amount": sum(map(gpus_of, waiting)), "jobs": len(waiting)}
+    for name in ("cpus", "memory_gb"):
+        stated = [
+            asked[name]
+            for job in waiting
+            if (asked := api.ask("GET", f"/v1/jobs/{job['job_id']}").json["request"])[name] is not None
+        ]
+        assert queue["demand"][name] == {"amount": sum(stated), "jobs": len(stated)}
+    for user in ("root", "bob"):
+        assert api.ask("GET", "/v1/queue", headers=log_in(user), tcp=True).json["demand"] == queue["demand"]
+        page = api.ask("GET", "/", headers=log_in(user), tcp=True).body.decode()
+        assert "9 more asked for by 5 waiting jobs" in page
+        assert "12 more asked for by 2 waiting jobs" in page
+        assert "25 more asked for by 2 waiting jobs" in page

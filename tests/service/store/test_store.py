@@ -17,6 +17,7 @@ from muster.runtime.records import DECISIONS
 from muster.service.store import Store
 from muster.service.store.rows import (
     AllocationInterval,
+    Demand,
     Event,
     JobRow,
     PendingInterval,
@@ -25,6 +26,7 @@ from muster.service.store.rows import (
     StateRequest,
     StoreChanges,
     Submission,
+    TenantUse,
 )
 
 from ..serving import a_request
@@ -75,6 +77,38 @@ def test_jobs_are_found_by_page_state_user_and_name(store: Store) -> None:
         State.HELD: 2,
     }
     assert set(store.counts()) == set(State)
+
+
+def test_the_demand_of_waiting_jobs_is_that_of_their_requests(store: Store) -> None:
+    assert store.waiting_demand() == dict.fromkeys(("gpus", "cpus", "memory_gb"), Demand(0.0, 0))
+    submitted(store, 2, gpus=3, cpus=1.5)
+    submitted(store, 1, gpus=1, gpu_share=0.25, memory_gb=2.0, own_memory_gb=1.0)
+    submitted(store, 1, gpus=0, cpus=4.0, memory_gb=8.0)
+    (shrunk,) = submitted(store, 1, gpus=2, min_gpus=1, max_gpus=8, cpus=4.0, own_memory_gb=3.0)
+    (running,) = submitted(store, 1, gpus=8)
+    submitted(store, 2, gpus=8, cpus=8.0, held=True)
+    store.commit(StoreChanges(jobs={shrunk: {"fixed_gpus": 1}, running: {"state": State.RUNNING}}))
+    assert store.waiting_demand() == {
+        "gpus": Demand(2 * 3 + 0.25 + 0 + 1, 4),
+        "cpus": Demand(2 * 1.5 + 4.0 + 4.0 / 2, 4),
+        "memory_gb": Demand(2.0 + 8.0 + 3.0 / 2, 3),
+    }
+
+
+def test_use_by_tenant_is_of_one_user_or_of_all(store: Store) -> None:
+    first, second = (*submitted(store, tenant="a"), *submitted(store, tenant="a", user="bob"))
+    submitted(store)
+    changes = StoreChanges(
+        jobs={job: {"state": State.RUNNING, "attained_gpu_seconds": 5.0} for job in (first, second)},
+        opened=[replace(HELD, job=first), replace(HELD, job=second)],
+    )
+    store.commit(changes)
+    half = HELD.allocation.gpus
+    nameless = TenantUse("", 1, 0, 1, 0, 0.0)
+    assert store.use_by_tenant(None) == [nameless, TenantUse("a", 2, 2, 0, 0, 10.0, 2 * half)]
+    assert store.use_by_tenant("ann") == [nameless, TenantUse("a", 1, 1, 0, 0, 5.0, half)]
+    assert store.use_by_tenant("bob") == [TenantUse("a", 1, 1, 0, 0, 5.0, half)]
+    assert {job: holder.tenant for job, holder in store.holders(None).items()} == {first: "a", second: "a"}
 
 
 def test_a_stored_request_is_read_though_new_rules_refuse_it(url: str, store: Store) -> None:
