@@ -19,13 +19,21 @@ _ESCAPED = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for cod
 
 
 def duration(seconds: float | None) -> str:
-    """Three figures in the largest unit that gives at least 1, days from two days on: `48 s`, `21.9 h`."""
+    """Three figures in the largest unit that gives at least 1, days from two days on: `48 s`, `21.9 h`.
+
+    Milliseconds are the finest: `0.015 s`.
+    """
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     for unit, name, least in ((DAY, "d", 2.0), (HOUR, "h", 1.0), (MINUTE, "min", 1.0)):
         if abs(seconds) >= unit * least:
             return f"{three_figures(seconds / unit)} {name}"
-    return f"{three_figures(seconds)} s"
+    return f"{in_unit(seconds, TIME_UNITS[-1])} s"
+
+
+def unbroken(text: str) -> str:
+    """The text, no line of which may end between a figure and its unit."""
+    return re.sub(r"(?<=\d) (?=(?:d|h|min|s|%)(?!\w))", "\u00a0", text)
 
 
 @dataclass(frozen=True)

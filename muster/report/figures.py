@@ -134,7 +134,7 @@ def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> FigureColu
         )
         for index, (value, text) in enumerate(zip(values, texts, strict=True))
     ]
-    title = ",\u00a0".join(filter(None, (figure.title, unit)))
+    title = ", ".join(filter(None, (figure.title, unit)))
     return FigureColumn(title, f"{figure.short}\n{unit}" if unit else figure.short, cells)
 
 

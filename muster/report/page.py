@@ -184,7 +184,7 @@ def _shown(
     return {
         "title": f"{PurePath(summaries[0]['trace']).name} on {_clusters(summaries)}",
         "headline": _headline(runs),
-        "finding": finding(names, summaries),
+        "finding": formatting.unbroken(finding(names, summaries)),
         "names": [run.name for run in all_runs],
         "common": common,
         "groups": groups(figures),

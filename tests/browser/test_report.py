@@ -319,6 +319,16 @@ def test_without_scripts_and_on_paper_charts_stand_still(browser: Browser, compa
         expect(chart(page, "queue").locator("svg").first).to_be_hidden()
 
 
+def test_the_line_above_a_row_runs_under_its_name_too(browser: Browser, comparison: Path) -> None:
+    """Chromium draws the ground of a column that stays in place over lines that two cells share."""
+    with opened(browser, comparison) as page:
+        for table in page.locator("table:visible").all():
+            assert table.evaluate("(table) => getComputedStyle(table).borderCollapse") == "separate"
+            names = table.locator("tbody tr > th:first-child").all()
+            lines = {name.evaluate("(name) => getComputedStyle(name).borderTopWidth") for name in names}
+            assert lines == {"1px"}
+
+
 def test_a_run_in_which_nothing_happened_opens(browser: Browser, tmp_path: Path) -> None:
     write_report(write(tables(jobs=[]), tmp_path))
     with opened(browser, tmp_path) as page:

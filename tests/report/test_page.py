@@ -137,6 +137,12 @@ def test_the_times_of_a_table_have_their_unit_in_the_head(page: str) -> None:
         assert head in heads
 
 
+def test_no_line_of_the_finding_ends_before_a_unit(page: str) -> None:
+    (finding,) = re.findall(r'<p class="finding">(.*?)</p>', page)
+    assert re.search(r"\d\u00a0(?:h|min)", finding)
+    assert not re.search(r"\d (?:d|h|min|s|%)\b", finding)
+
+
 def test_charts_lie_beside_the_page(comparison: Path, page: str) -> None:
     names = {path.name for path in (comparison / "charts").iterdir()}
     charts = [

@@ -20,6 +20,7 @@ from muster.formatting import (
     percent,
     ratio,
     short_names,
+    unbroken,
 )
 from muster.report import summarise
 from muster.report.terminal import comparison_table
@@ -33,6 +34,8 @@ from tests.report.hand_made import ORDERS, scheduled
         (None, "–"),
         (0, "0 s"),
         (0.25, "0.250 s"),
+        (0.0148, "0.015 s"),
+        (0.0001, "<0.001 s"),
         (59.4, "59.4 s"),
         (60, "1.00 min"),
         (3599, "60.0 min"),
@@ -67,6 +70,11 @@ def test_times_that_are_compared_have_one_unit(
     common = common_unit(seconds)
     assert common.name == unit
     assert [in_unit(one, common) for one in seconds] == shown
+
+
+def test_no_line_ends_before_a_unit() -> None:
+    text = "from 1.08 h to 3 min (−95 %); 2 hours, 4 sites, 8 GPUs"
+    assert unbroken(text) == "from 1.08\u00a0h to 3\u00a0min (−95\u00a0%); 2 hours, 4 sites, 8 GPUs"
 
 
 def test_shares_ratios_and_numbers() -> None:

@@ -29,7 +29,7 @@ const UNITS = [
 function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   const [unit, name] = UNITS.find(([size, , , least]) => Math.abs(seconds) >= size * least) ?? UNITS[3];
-  return `${threeFigures(seconds / unit)} ${name}`;
+  return `${inUnit(seconds, unit)} ${name}`;
 }
 
 /** The unit in which lengths of time up to this one read best: its seconds and its name. @param {number} seconds @returns {[number, string]} */
