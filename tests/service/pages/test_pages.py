@@ -302,7 +302,7 @@ def test_without_tenants_the_page_has_none(api: Serving, log_in: LogIn) -> None:
 def test_map_is_coloured_by_tenant(api: Serving, log_in: LogIn) -> None:
     first, second, *_ = some_tenants(api)
     page = api.ask("GET", "/nodes?by=tenant", headers=log_in("root"), tcp=True).body.decode()
-    for job, user, tenant, colour in ((first, "ann", "a", "c2"), (second, "bob", "b", "c3")):
+    for job, user, tenant, colour in ((first, "ann", "a", "c1"), (second, "bob", "b", "c2")):
         cell = f'class="cell busy {colour}" href="/jobs/{job}" title="GPU '
         words = f": job {job} job of {user}, tenant {tenant}"
         assert re.search(re.escape(cell) + r"\d" + re.escape(words) + '"', page), (job, page)
