@@ -200,6 +200,34 @@ def test_timeline_shows_each_change_by_itself(browser: Browser, busy: Daemon) ->
             expect(canvas).not_to_have_attribute("data-entries", before)
 
 
+def test_timeline_says_how_a_bar_ended(browser: Browser, tmp_path: Path) -> None:
+    """The sign at its end differs from that of a bar that goes on, and the line under the picture has the word."""
+    with (
+        daemon(tmp_path / "home", "--fake-nodes", "1x1gpu") as it,
+        it.client() as client,
+        it.visited(browser) as visit,
+    ):
+        (job,) = it.submit([{"name": "long", "gpus": 1, "steps": 10**9}])
+        page = visit.open(f"/jobs/{job}")
+        expect(page.locator("h1 .badge")).to_have_text("running")
+        client.post(f"/v1/jobs/{job}/cancel")
+        expect(page.locator("h1 .badge")).to_have_text("cancelled")
+        page = visit.open("/timeline")
+        canvas = page.locator("#timeline")
+        expect(canvas).to_have_attribute("data-entries", "1")
+        page.evaluate("following = false")  # It stays where it is.
+        box = canvas.bounding_box()
+        assert box is not None
+        middle = float(page.evaluate("x((entries[0].since + entries[0].until) / 2)"))
+        page.mouse.move(box["x"] + middle, box["y"] + 20)
+        expect(page.locator("#under")).to_have_text(re.compile(f"^Job {job} long of .*, cancelled$"))
+        page.evaluate("draw()")
+        marked = _picture(page)
+        page.evaluate("entries[0].ended = null; draw()")
+        assert _picture(page) != marked
+        assert visit.complaints == []
+
+
 def _since(request: Request) -> float:
     """Of a request for a part of the timeline; of any other never."""
     return float(parse_qs(urlsplit(request.url).query).get("since", ["inf"])[0])

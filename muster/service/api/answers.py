@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from muster.service.daemon_status import DaemonStatus
+from muster.service.interval_ends import IntervalEnd
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import AllocationInterval, JobRow, Phase, State, StateRequest, TokenRow
@@ -322,6 +323,8 @@ class TimelineEntry(Answer):
     since: float
     until: float | None
     """Null: it still holds it."""
+    ended: IntervalEnd | None
+    """How that ended; null: it has not, or it is another user's."""
 
 
 class Timeline(Answer):

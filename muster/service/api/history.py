@@ -13,6 +13,7 @@ from muster.service.api import answers
 from muster.service.api.changes import Position
 from muster.service.api.failures import may_answer
 from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere
+from muster.service.interval_ends import KINDS, interval_ends
 from muster.service.store.rows import Caller, NumberedEvent, TenantUse
 from muster.service.tenant_shares import guaranteed_gpus, tenant_shares
 
@@ -54,28 +55,32 @@ def timeline(
     since: Annotated[float, Query(allow_inf_nan=False, description="Unix seconds.")],
     until: Annotated[float, Query(allow_inf_nan=False, description="Unix seconds.")],
 ) -> dict[str, Any]:
-    """List what was held on which GPUs within a time, the newest 20,000 entries of it."""
+    """List what was held on which GPUs within a time and how that ended, the newest 20,000 entries of it."""
     store = service.store
     with store.together():
         found = store.held_between(since - store.origin, until - store.origin, _MOST_INTERVALS + 1)
-        owners = store.users_of({interval.job for interval in found})
+        more, found = len(found) > _MOST_INTERVALS, found[-_MOST_INTERVALS:]
+        labels = store.labels_of({interval.job for interval in found})
+        seen = {job for job, one in labels.items() if caller.operator or one.user == caller.user}
+        first = min((interval.since for interval in found), default=0.0)
+        ends = interval_ends(found, labels, store.events_of(seen, KINDS, first))
     entries = []
-    for interval in found[-_MOST_INTERVALS:]:
-        user, name = owners.get(interval.job, ("", ""))
-        seen = caller.operator or user == caller.user
+    for interval, ended in zip(found, ends, strict=True):
+        label = labels[interval.job] if interval.job in seen else None
         entries.append(
             {
-                "job_id": interval.job if seen else None,
-                "user": user if seen else None,
-                "name": name if seen else None,
+                "job_id": None if label is None else interval.job,
+                "user": None if label is None else label.user,
+                "name": None if label is None else label.name,
                 "node": interval.allocation.node,
                 "gpu_ids": list(interval.allocation.gpu_ids),
                 "gpus": interval.allocation.gpus,
                 "since": store.origin + interval.since,
                 "until": None if interval.until is None else store.origin + interval.until,
+                "ended": None if label is None else ended,
             }
         )
-    return {"entries": entries, "more": len(found) > _MOST_INTERVALS}
+    return {"entries": entries, "more": more}
 
 
 @router.get("/usage", response_model=answers.Usage)

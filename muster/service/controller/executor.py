@@ -11,7 +11,9 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.reports import output_so_far
 from muster.service.controller.starts import JobStart, same_place
-from muster.service.store.rows import Phase, State
+from muster.service.store.rows import ASKED_TO_STOP, STARTED, Phase, State, StateRequest, StopReason
+
+_REQUESTED = {StateRequest.CANCEL: StopReason.CANCEL, StateRequest.HOLD: StopReason.HOLD}
 
 
 class Executor:
@@ -61,11 +63,24 @@ class Executor:
     def _ask_to_stop(self, start: JobStart, now: float, *, moves: bool) -> None:
         row = self._jobs.rows[start.job]
         start.notice_at = now
-        counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
-        if row.state_request is not None or start.taken_back or row.is_over_time(start.ran(now)):
-            counts = {}
+        why = self._why_stopped(start, now, moves=moves)
+        counts = {}
+        if why is StopReason.MOVE:
+            counts["moves"] = row.moves + 1
+        elif why is StopReason.PREEMPTED:
+            counts["preemptions"] = row.preemptions + 1
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
-        self._jobs.changes.event(row.id, now, "asked to stop")
+        self._jobs.changes.event(row.id, now, ASKED_TO_STOP, why or "")
+
+    def _why_stopped(self, start: JobStart, now: float, *, moves: bool) -> StopReason | None:
+        row = self._jobs.rows[start.job]
+        if row.state_request is not None:
+            return _REQUESTED.get(row.state_request)
+        if start.taken_back:
+            return StopReason.TAKEN_BACK
+        if row.is_over_time(start.ran(now)):
+            return StopReason.TIME_LIMIT
+        return StopReason.MOVE if moves else StopReason.PREEMPTED
 
     def _start(self, job: int, allocations: tuple[NodeAllocation[str], ...], now: float) -> None:
         row = self._jobs.rows[job]
@@ -86,6 +101,6 @@ class Executor:
             output_read=start.output_read,
         )
         where = ", ".join(f"{here.node}: {gpus(here.gpus)}, {here.cpus:g} CPU" for here in allocations)
-        self._jobs.changes.event(job, now, "started", where)
+        self._jobs.changes.event(job, now, STARTED, where)
         self._jobs.changes.opened += start.intervals(now)
         self._jobs.columns.began(self._jobs.rows[job], now)

@@ -195,12 +195,9 @@ async def job_reasons(job_id: JobId, visit: VisitHere) -> Response:
 @router.get("/timeline")
 async def timeline(visit: VisitHere) -> Response:
     """GPUs over time."""
-
-    def show() -> tuple[str, Mapping[str, Any]]:
-        nodes = visit.service.status.cluster.nodes
-        return "Timeline", {"rows": [{"node": node.name, "gpus": node.gpus} for node in nodes]}
-
-    return await visit.answer("Timeline", "timeline.html.j2", show)
+    return await visit.answer(
+        "Timeline", "timeline.html.j2", lambda: ("Timeline", views.timeline(visit.service))
+    )
 
 
 @router.get("/users")

@@ -12,6 +12,7 @@ from muster.schedulers.honours import PRIORITY, honoured
 from muster.schedulers.presets import known_presets
 from muster.service.api import history, jobs, nodes, what_if
 from muster.service.api.service import Service, check_operator
+from muster.service.interval_ends import IntervalEnd
 from muster.service.pages.charts import Span, span, step_line
 from muster.service.pages.map_colours import OTHERS, hashed_colours, key_of, keyed_colours
 from muster.service.pages.rendering import colour_class
@@ -36,6 +37,20 @@ BUSY = (
     (0.0, "idle", 1),
 )
 """How busy a GPU of a job is at least, what that is called, and its colour."""
+ENDS = {
+    IntervalEnd.COMPLETED: ("✓", "completed"),
+    IntervalEnd.PREEMPTED: ("‖", "preempted"),
+    IntervalEnd.MOVED: ("→", "moved"),
+    IntervalEnd.RESIZED: ("↔", "resized"),
+    IntervalEnd.HELD: ("■", "held"),
+    IntervalEnd.FAILED: ("✗", "failed"),
+    IntervalEnd.CANCELLED: ("⊘", "cancelled"),
+    IntervalEnd.TIMED_OUT: ("◷", "its time limit was over"),
+    IntervalEnd.DIED: ("†", "died, and starts again"),
+    IntervalEnd.TAKEN_BACK: ("↶", "taken back, as the engine had not begun it"),
+    IntervalEnd.STOPPED: ("|", "asked to stop; an earlier version did not note why"),
+}
+"""The sign and the words of each way in which a bar of the timeline ends."""
 ORDERS = {
     JobOrder.ID: "newest",
     JobOrder.NAME: "name",
@@ -205,6 +220,12 @@ def _predicted(shares: Mapping[str, float] | None) -> list[tuple[str, float, str
     """Likewise, as its model divides it."""
     colours = ("c1", "c2", "c3", _RESTART_COLOUR)
     return [(*part, colour, "") for part, colour in zip((shares or {}).items(), colours, strict=False)]
+
+
+def timeline(service: Service) -> dict[str, Any]:
+    """The rows of the timeline, and the signs of how its bars end; its script asks for the bars."""
+    nodes = service.status.cluster.nodes
+    return {"rows": [{"node": node.name, "gpus": node.gpus} for node in nodes], "ends": ENDS}
 
 
 def user_list(service: Service, caller: Caller) -> dict[str, Any]:

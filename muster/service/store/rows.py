@@ -31,6 +31,22 @@ PRIORITY = "priority"
 """The kind of the line of a job's history that says that its priority was changed."""
 
 
+STARTED, ASKED_TO_STOP = "started", "asked to stop"
+"""Kinds of lines that say that a start began, and that it was asked to end."""
+
+
+class StopReason(StrEnum):
+    """Why a start was asked to stop: the detail of that line of its job's history."""
+
+    PREEMPTED = "preempted"
+    MOVE = "to move"
+    HOLD = "to be held"
+    CANCEL = "to be cancelled"
+    TIME_LIMIT = "time limit"
+    TAKEN_BACK = "taken back"
+    """The engine had not begun it."""
+
+
 class StateRequest(StrEnum):
     """What its owner requests for a job; on disk before it is acknowledged, carried out by the controller."""
 
@@ -194,6 +210,15 @@ class Holder(NamedTuple):
     name: str
     model: str | None
     tenant: str | None
+
+
+class JobLabel(NamedTuple):
+    """Whose a job is, what it is called, and what has become of it."""
+
+    user: str
+    name: str
+    state: State
+    finished: float | None
 
 
 class Demand(NamedTuple):

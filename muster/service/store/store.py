@@ -38,6 +38,7 @@ from muster.service.store.rows import (
     Demand,
     Event,
     Holder,
+    JobLabel,
     JobRow,
     JobSearch,
     NodeRow,
@@ -355,11 +356,23 @@ class Store:
             found = connection.execute(chosen.limit(limit)).all()
         return [encoding.allocation_interval(row) for row in reversed(found)]
 
-    def users_of(self, jobs: Collection[int]) -> Mapping[int, tuple[str, str]]:
-        """User and name of each of these jobs."""
-        chosen = select(JOBS.c.id, JOBS.c.user, JOBS.c.name).where(JOBS.c.id.in_(jobs))
+    def labels_of(self, jobs: Collection[int]) -> Mapping[int, JobLabel]:
+        """Whose each of these jobs is, what it is called, and what has become of it."""
+        columns = JOBS.c
+        chosen = select(columns.id, columns.user, columns.name, columns.state, columns.finished)
         with self._database.reading() as connection:
-            return {row.id: (row.user, row.name) for row in connection.execute(chosen)}
+            return {
+                row.id: JobLabel(row.user, row.name, State(row.state), row.finished)
+                for row in connection.execute(chosen.where(columns.id.in_(jobs)))
+            }
+
+    def events_of(self, jobs: Collection[int], kinds: Collection[str], since: float) -> list[Event]:
+        """Lines of these kinds in the histories of these jobs, of `since` or later, in their order."""
+        columns = EVENTS.c
+        within = columns.job.in_(jobs) & columns.kind.in_(sorted(kinds)) & (columns.time >= since)
+        with self._database.reading() as connection:
+            found = connection.execute(select(EVENTS).where(within).order_by(columns.id)).all()
+        return [Event(row.job, row.time, row.kind, row.detail) for row in found]
 
     def use_by_user(self) -> list[UserUse]:
         """What each user has had so far, by name."""

@@ -15,8 +15,18 @@ from muster.formatting import duration
 from muster.gpu_use import GpuUse
 from muster.schedulers.registry import build
 from muster.service.daemon_status import RefusedStart
+from muster.service.interval_ends import IntervalEnd
+from muster.service.pages.views import ENDS
 from muster.service.shown import gpus_of
-from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
+from muster.service.store.rows import (
+    ASKED_TO_STOP,
+    AllocationInterval,
+    Phase,
+    State,
+    StopReason,
+    StoreChanges,
+    Submission,
+)
 
 from ..serving import Serving, a_request
 from .conftest import LogIn
@@ -413,3 +423,29 @@ def test_overview_says_what_waiting_jobs_ask_for(api: Serving, log_in: LogIn) ->
         assert "9 more asked for by 5 waiting jobs" in page
         assert "12 more asked for by 2 waiting jobs" in page
         assert "25 more asked for by 2 waiting jobs" in page
+
+
+def test_timeline_says_how_what_was_held_has_ended(api: Serving, log_in: LogIn) -> None:
+    """Of others it says neither whose it was nor how it ended."""
+    mine, other = api.store.submit([Submission(user, a_request()) for user in ("ann", "bob")])
+    run_job(api, mine, gpus=(0,))
+    run_job(api, other, gpus=(1,))
+    changes = StoreChanges(closed={(mine, 1): 5.0, (other, 1): 6.0})
+    changes.event(mine, 4.0, ASKED_TO_STOP, StopReason.PREEMPTED)
+    changes.event(mine, 5.0, "stopped")
+    changes.job(mine, state=State.QUEUED)
+    changes.job(other, state=State.FAILED, finished=6.0)
+    with api.store.claimed():
+        api.store.commit(changes)
+    run_job(api, mine, gpus=(2,))
+    path = "/v1/timeline?since=0&until=9e9"
+    for user, ends in (("root", ["preempted", "failed", None]), ("ann", ["preempted", None, None])):
+        entries = api.ask("GET", path, headers=log_in(user), tcp=True).json["entries"]
+        assert [entry["ended"] for entry in entries] == ends
+    page = api.ask("GET", "/timeline", headers=log_in("ann"), tcp=True).body.decode()
+    assert "<li>‖ preempted</li>" in page
+
+
+def test_each_end_of_a_bar_has_its_own_sign() -> None:
+    assert set(ENDS) == set(IntervalEnd)
+    assert len({sign for sign, _ in ENDS.values()}) == len(ENDS)

@@ -19,6 +19,7 @@ from muster.service.store.rows import (
     AllocationInterval,
     Demand,
     Event,
+    JobLabel,
     JobRow,
     PendingInterval,
     Phase,
@@ -109,6 +110,21 @@ def test_use_by_tenant_is_of_one_user_or_of_all(store: Store) -> None:
     assert store.use_by_tenant("ann") == [nameless, TenantUse("a", 1, 1, 0, 0, 5.0, half)]
     assert store.use_by_tenant("bob") == [TenantUse("a", 1, 1, 0, 0, 5.0, half)]
     assert {job: holder.tenant for job, holder in store.holders(None).items()} == {first: "a", second: "a"}
+
+
+def test_labels_and_lines_of_a_kind_are_those_of_the_jobs(store: Store) -> None:
+    first, second = (*submitted(store, name="one"), *submitted(store, user="bob", name="two"))
+    changes = StoreChanges(jobs={second: {"state": State.FAILED, "finished": 7.0}})
+    for job, time, kind in ((first, 1.0, "a"), (first, 3.0, "b"), (second, 2.0, "a"), (first, 2.0, "a")):
+        changes.event(job, time, kind, "d")
+    store.commit(changes)
+    assert store.labels_of([second]) == {second: JobLabel("bob", "two", State.FAILED, 7.0)}
+    assert store.events_of([first], ["a"], since=2.0) == [Event(first, 2.0, "a", "d")]
+    assert [one.job for one in store.events_of([first, second], {"a", "b"}, since=2.0)] == [
+        first,
+        second,
+        first,
+    ]
 
 
 def test_a_stored_request_is_read_though_new_rules_refuse_it(url: str, store: Store) -> None:

@@ -4,11 +4,12 @@
 // GPUs over time on a canvas: a row for each GPU, a bar for each stretch in which a job held it.
 // `serverNow` is that of live.js, which every page has.
 
-/** @typedef {{job_id: number | null, user: string | null, name: string | null, node: string, gpu_ids: number[], gpus: number, since: number, until: number | null}} Entry */
+/** @typedef {{job_id: number | null, user: string | null, name: string | null, node: string, gpu_ids: number[], gpus: number, since: number, until: number | null, ended: string | null}} Entry */
 
 const LABEL = 130;
 const AXIS = 22;
 const COLOURS = 6;
+const MARK = 14;
 
 const canvas = /** @type {HTMLCanvasElement} */ (document.getElementById("timeline"));
 const paint = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
@@ -19,6 +20,8 @@ const windowChoice = /** @type {HTMLSelectElement} */ (document.getElementById("
 const byChoice = /** @type {HTMLSelectElement} */ (document.getElementById("by"));
 /** @type {{node: string, gpus: number}[]} */
 const machines = JSON.parse(String(canvas.dataset.rows));
+/** @type {Record<string, [string, string]>} the mark and the words of each way in which a bar ends */
+const ends = JSON.parse(String(canvas.dataset.ends));
 /** @type {Map<string, number>} */
 const firstRow = new Map();
 let rows = 0;
@@ -99,6 +102,24 @@ function write(text, left, bottom, room) {
   paint.fillText(kept, left, bottom, room);
 }
 
+/** Mark how a bar ended: a sign where it has room, else a slanted end where its job did not complete.
+ * @param {string} ended @param {number} left @param {number} right @param {number} y @param {number} height */
+function drawEnd(ended, left, right, y, height) {
+  if (height >= 11 && right - left >= MARK) {
+    paint.fillStyle = colour("on-cell");
+    paint.textAlign = "center";
+    paint.fillText(String(ends[ended]?.[0] ?? ""), right - MARK / 2 - 1, y + height / 2 + 4, MARK);
+    paint.textAlign = "start";
+  } else if (ended !== "completed") {
+    paint.fillStyle = colour("surface");
+    paint.beginPath();
+    paint.moveTo(right, y);
+    paint.lineTo(right, y + height);
+    paint.lineTo(right - Math.min(6, (right - left) / 2), y + height);
+    paint.fill();
+  }
+}
+
 function drawAxis() {
   paint.fillStyle = colour("quiet");
   paint.strokeStyle = colour("line");
@@ -155,8 +176,10 @@ function draw() {
       paint.fillRect(left, y + Math.min(height * 0.1, 1), Math.max(right - left - 0.5, 1), Math.max(height * 0.9, 1));
       if (height >= 13 && right - left > 40 && entry.job_id !== null) {
         paint.fillStyle = colour("on-cell");
-        write(`${entry.job_id} ${entry.name}`, Math.max(left, LABEL) + 3, y + height / 2 + 4, right - Math.max(left, LABEL) - 6);
+        const room = right - Math.max(left, LABEL) - 6 - (entry.ended ? MARK : 0);
+        write(`${entry.job_id} ${entry.name}`, Math.max(left, LABEL) + 3, y + height / 2 + 4, room);
       }
+      if (entry.ended) drawEnd(entry.ended, left, right, y, height);
     }
   }
   paint.restore();
@@ -227,7 +250,7 @@ canvas.addEventListener("pointermove", (event) => {
     ? ""
     : entry.job_id === null
       ? `A job of another user on ${entry.node}`
-      : `Job ${entry.job_id} ${entry.name} of ${entry.user}: ${entry.gpus} ${entry.gpus === 1 ? "GPU" : "GPUs"} of ${entry.node}, ${Math.round(end - entry.since)} s`;
+      : `Job ${entry.job_id} ${entry.name} of ${entry.user}: ${entry.gpus} ${entry.gpus === 1 ? "GPU" : "GPUs"} of ${entry.node}, ${Math.round(end - entry.since)} s${entry.ended ? `, ${ends[entry.ended]?.[1] ?? entry.ended}` : ""}`;
 });
 canvas.addEventListener("pointerup", (event) => {
   const entry = dragged < 4 ? entryAt(event) : undefined;
