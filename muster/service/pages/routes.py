@@ -14,7 +14,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from pydantic import model_validator
-from starlette.exceptions import HTTPException
 
 from muster.problems import InputError
 from muster.service.api.failures import Refused
@@ -247,7 +246,7 @@ def _as_page(answered: Callable[[Request, Any], Any]) -> Callable[[Request, Exce
         message = (
             str(error) if isinstance(error, Refused) else json.loads(bytes(answer.body))["error"]["message"]
         )
-        if isinstance(error, HTTPException):
+        if answer.status_code == 404 and not isinstance(error, Refused):
             message = f"there is no page at {path}"
         return await run_in_threadpool(Visit(request, service, viewer).refusal, answer.status_code, message)
 
