@@ -51,7 +51,7 @@ def test_what_is_given_stays_as_it_was() -> None:
     assert numbers.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_results_use_no_function_of_numpy_that_follows_the_processor() -> None:
+def test_results_use_no_function_that_follows_the_processor() -> None:
     package = Path(muster.__file__).parent
     used = [
         f"{path.relative_to(package)}:{node.lineno}: np.{node.attr}"

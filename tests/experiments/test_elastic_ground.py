@@ -128,7 +128,7 @@ def test_speeds_of_other_sizes_are_those_of_the_table(reference: Path) -> None:
     assert asked[0] == [vit, packed, spread, float("inf")]
 
 
-def test_a_placement_beyond_all_that_was_measured_is_as_fast_as_the_nearest() -> None:
+def test_a_placement_beyond_all_measured_is_as_the_nearest() -> None:
     points = [(nodes, gpus, batch) for nodes in (1, 2) for gpus in (4, 8) for batch in (16, 32)]
     rows = pl.DataFrame(
         {

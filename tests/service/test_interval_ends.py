@@ -70,7 +70,7 @@ def test_the_last_one_ends_as_the_job(state: State) -> None:
     assert found == [IntervalEnd.MOVED, IntervalEnd(state.value)]
 
 
-def test_a_job_that_is_cancelled_while_it_waits_was_preempted_before() -> None:
+def test_a_job_cancelled_while_waiting_was_preempted_before() -> None:
     label = JobLabel("ann", "job", State.CANCELLED, 9.0)
     found = interval_ends([interval(1, 0.0, 4.0)], {1: label}, stopped(0.0, 4.0, StopReason.PREEMPTED))
     assert found == [IntervalEnd.PREEMPTED]

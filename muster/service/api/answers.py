@@ -126,7 +126,7 @@ class JobsFound(Answer):
     """On all pages."""
 
 
-class Requested(Answer):
+class RequestedAmount(Answer):
     """What waiting jobs ask for of one resource."""
 
     amount: float
@@ -137,10 +137,10 @@ class Requested(Answer):
 class WaitingDemand(Answer):
     """What the queued jobs ask for in all; an elastic job for its usual number of GPUs."""
 
-    gpus: Requested
-    cpus: Requested
+    gpus: RequestedAmount
+    cpus: RequestedAmount
     """Of the jobs that state how many they need; the scheduler decides for the others. Memory likewise."""
-    memory_gb: Requested
+    memory_gb: RequestedAmount
 
 
 class Queue(Answer):

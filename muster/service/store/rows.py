@@ -221,7 +221,7 @@ class JobLabel(NamedTuple):
     finished: float | None
 
 
-class Demand(NamedTuple):
+class QueuedDemand(NamedTuple):
     """What waiting jobs ask for of one resource."""
 
     amount: float

@@ -35,7 +35,7 @@ from muster.service.store.rows import (
     ENDED,
     PRIORITY,
     AllocationInterval,
-    Demand,
+    QueuedDemand,
     Event,
     Holder,
     JobLabel,
@@ -237,7 +237,7 @@ class Store:
             found = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state)).all()
         return dict.fromkeys(State, 0) | {State(state): count for state, count in found}
 
-    def waiting_demand(self) -> Mapping[str, Demand]:
+    def waiting_demand(self) -> Mapping[str, QueuedDemand]:
         """What the queued jobs ask for: `gpus`, and `cpus` and `memory_gb` where they state these."""
         with self._database.reading() as connection:
             asked = {
@@ -263,7 +263,7 @@ class Store:
             ]
             row = connection.execute(select(*figures)).one()
         return {
-            name: Demand(round(float(row[2 * at]), 6), row[2 * at + 1]) for at, name in enumerate(amounts)
+            name: QueuedDemand(round(float(row[2 * at]), 6), row[2 * at + 1]) for at, name in enumerate(amounts)
         }
 
     def restart_costs(self, most: int) -> list[tuple[str, str, float]]:

@@ -17,7 +17,7 @@ from muster.runtime.records import DECISIONS
 from muster.service.store import Store
 from muster.service.store.rows import (
     AllocationInterval,
-    Demand,
+    QueuedDemand,
     Event,
     JobLabel,
     JobRow,
@@ -81,7 +81,7 @@ def test_jobs_are_found_by_page_state_user_and_name(store: Store) -> None:
 
 
 def test_the_demand_of_waiting_jobs_is_that_of_their_requests(store: Store) -> None:
-    assert store.waiting_demand() == dict.fromkeys(("gpus", "cpus", "memory_gb"), Demand(0.0, 0))
+    assert store.waiting_demand() == dict.fromkeys(("gpus", "cpus", "memory_gb"), QueuedDemand(0.0, 0))
     submitted(store, 2, gpus=3, cpus=1.5)
     submitted(store, 1, gpus=1, gpu_share=0.25, memory_gb=2.0, own_memory_gb=1.0)
     submitted(store, 1, gpus=0, cpus=4.0, memory_gb=8.0)
@@ -90,9 +90,9 @@ def test_the_demand_of_waiting_jobs_is_that_of_their_requests(store: Store) -> N
     submitted(store, 2, gpus=8, cpus=8.0, held=True)
     store.commit(StoreChanges(jobs={shrunk: {"fixed_gpus": 1}, running: {"state": State.RUNNING}}))
     assert store.waiting_demand() == {
-        "gpus": Demand(2 * 3 + 0.25 + 0 + 1, 4),
-        "cpus": Demand(2 * 1.5 + 4.0 + 4.0 / 2, 4),
-        "memory_gb": Demand(2.0 + 8.0 + 3.0 / 2, 3),
+        "gpus": QueuedDemand(2 * 3 + 0.25 + 0 + 1, 4),
+        "cpus": QueuedDemand(2 * 1.5 + 4.0 + 4.0 / 2, 4),
+        "memory_gb": QueuedDemand(2.0 + 8.0 + 3.0 / 2, 3),
     }
 
 
