@@ -45,7 +45,12 @@ class AlwaysSolvesReservation(SmdReservation):
     st.sampled_from([1.0, 3.0, 8.0]),
     st.sampled_from(["smd", "smd-reservation"]),
     st.sampled_from(
-        [{}, {"round_seconds": 250.0}, {"restart_cost_seconds": 0.0}, {"release_seconds_per_gpu": 5.0}]
+        [
+            {},
+            {"round_seconds": 250.0},
+            {"restart_cost_seconds": 0.0},
+            {"restart_cost_seconds": 60.0, "release_seconds_per_gpu": 5.0},
+        ]
     ),
     st.booleans(),
 )
