@@ -368,7 +368,7 @@ def test_a_printed_result_is_the_table_of_the_command(
     by_command(trace_file, "--cluster", CLUSTER, "--scheduler", "las", "--out", tmp_path / "run")
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     table = [line for line in repr(muster.simulate(trace_file, CLUSTER, "las")).splitlines() if line]
-    assert len(table) == 4
+    assert len(table) == 5, "three lines of heads, with the units, a rule and the run"
     assert [line for line in printed if line] == [*table, printed[-1]]
 
 
