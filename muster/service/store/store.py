@@ -35,7 +35,6 @@ from muster.service.store.rows import (
     ENDED,
     PRIORITY,
     AllocationInterval,
-    QueuedDemand,
     Event,
     Holder,
     JobLabel,
@@ -44,6 +43,7 @@ from muster.service.store.rows import (
     NodeRow,
     NumberedEvent,
     PendingInterval,
+    QueuedDemand,
     SessionRow,
     State,
     StateRequest,
@@ -263,7 +263,8 @@ class Store:
             ]
             row = connection.execute(select(*figures)).one()
         return {
-            name: QueuedDemand(round(float(row[2 * at]), 6), row[2 * at + 1]) for at, name in enumerate(amounts)
+            name: QueuedDemand(round(float(row[2 * at]), 6), row[2 * at + 1])
+            for at, name in enumerate(amounts)
         }
 
     def restart_costs(self, most: int) -> list[tuple[str, str, float]]:

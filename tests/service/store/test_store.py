@@ -17,12 +17,12 @@ from muster.runtime.records import DECISIONS
 from muster.service.store import Store
 from muster.service.store.rows import (
     AllocationInterval,
-    QueuedDemand,
     Event,
     JobLabel,
     JobRow,
     PendingInterval,
     Phase,
+    QueuedDemand,
     State,
     StateRequest,
     StoreChanges,
