@@ -101,9 +101,9 @@ class Inputs:
 
 
 def _takes(name: str, key: str) -> bool:
-    """Whether a part of the scheduler of a name has this setting; of a name that means nothing, no part has."""
+    """Whether the scheduler of a name has this setting; one whose name means nothing has none."""
     try:
-        return takes(name, key.rpartition(".")[2])
+        return takes(name, key)
     except InputError:
         return False
 

@@ -126,9 +126,19 @@ def composed_settings() -> list[Setting]:
 
 
 def takes(name: str, setting: str) -> bool:
-    """Whether the scheduler of a name has a setting."""
+    """Whether the scheduler of a name has a setting: a part's, also as `PART.SETTING`, or one of the whole."""
     kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
-    return any(setting == field for kind in kinds for field, *_ in _fields(kind))
+    part, _, key = setting.rpartition(".")
+    theirs = {field for kind in kinds if part in ("", kind.name) for field, *_ in _fields(kind)}
+    return key in theirs or (not part and key in _of_the_whole(kinds))
+
+
+def _of_the_whole(kinds: Iterable[type[Any]]) -> tuple[str, ...]:
+    """The settings that a scheduler of these parts has as a whole."""
+    if any(not issubclass(kind, Part) or "backfill" in kind.slots for kind in kinds):
+        return ()
+    leased = any(issubclass(kind, Placement) and kind.leases for kind in kinds)
+    return _LEASED_SETTINGS if leased else tuple(_OWN_SETTINGS)
 
 
 def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:

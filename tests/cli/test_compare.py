@@ -115,6 +115,23 @@ def test_a_setting_counts_for_the_schedulers_that_have_it(
     assert runs["fifo+easy"]["scheduler"]["settings"]["easy"]["reservations"] == 2
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "setting", "alone"),
+    [
+        ("fifo+easy", "fifo+conservative", "easy.depth=5", True),
+        ("las", "smd", "promote_after_seconds=60", False),
+        ("las", "fifo+easy", "preemptive=true", True),
+    ],
+)
+def test_a_setting_of_a_part_or_of_the_whole_counts_there_alone(
+    muster: Muster, trace: Path, tmp_path: Path, first: str, second: str, setting: str, alone: bool
+) -> None:
+    named = ("--scheduler", first, "--scheduler", second, "--set", setting)
+    done = muster("compare", trace, "--cluster", "1x8gpu", *named, "--out", tmp_path / "out")
+    assert done.status == 0, done.err
+    assert (f"--set {setting.partition('=')[0]}: of {first} alone" in done.err) == alone
+
+
 def test_a_setting_that_none_has_is_refused_for_each(muster: Muster, trace: Path) -> None:
     refused = muster(
         "compare",
