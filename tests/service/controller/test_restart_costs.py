@@ -272,6 +272,18 @@ def test_work_of_a_script_counts_as_lost_when_it_is_stopped(tmp_path: Path) -> N
     world.store.close()
 
 
+def test_a_script_that_is_cancelled_has_lost_nothing_to_restarts(tmp_path: Path) -> None:
+    world = Kinds(tmp_path, "las")
+    (job,) = world.submit("script")
+    world.turns(200, apart=5.0)
+    cancel(world, job)
+    world.turns(3)
+    cancelled = world.row(job)
+    assert (cancelled.state, cancelled.restart_seconds) == (State.CANCELLED, 0.0)
+    assert cancelled.run_seconds > 190
+    world.store.close()
+
+
 @pytest.mark.parametrize("name", ["script", "trained"])
 def test_a_burst_of_submissions_stops_no_job_in_start_up(tmp_path: Path, name: str) -> None:
     world = Kinds(tmp_path, "las+tune-plus")
