@@ -64,9 +64,7 @@ def calibrate(
     if not has_starts(inputs.trace):
         what = "no job has a start in this log; allowed: a column start_seconds, or Start in sacct"
         raise InputError(Problem(inputs.trace.source, what, column="start_seconds"))
-    print_notes(inputs.trace)
-    for note in inputs.cluster.notes:
-        print(note, file=sys.stderr)
+    print_notes(inputs.trace, inputs.cluster)
     phased = [replace(inputs, settings=one) for one in clock_phases(scheduler, inputs.settings, phases)]
     names = [f"run {number} of {len(phased)}" for number in range(1, len(phased) + 1)]
     with progress_bars(names, len(inputs.trace.jobs)) as show:

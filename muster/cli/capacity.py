@@ -75,9 +75,7 @@ def capacity(
     errors.of(inputs.scheduler, scheduler)
     errors.settle()
     added = parse_added(asked.add, inputs.cluster)
-    print_notes(inputs.trace)
-    for note in inputs.cluster.notes:
-        print(note, file=sys.stderr)
+    print_notes(inputs.trace, inputs.cluster)
     runs = runs_of(inputs, scheduler, added, bound)
     with write_folder_aside(out, overwrite=overwrite) as folder:
         with progress_bars(list(runs), len(inputs.trace.jobs)) as show:

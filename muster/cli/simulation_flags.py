@@ -14,6 +14,7 @@ from muster.cli.help import RARELY_NEEDED
 from muster.problems import ErrorCollector
 
 if TYPE_CHECKING:
+    from muster.cluster import Cluster
     from muster.inputs import Inputs, RunOptions
     from muster.workload.trace import Trace
 
@@ -164,7 +165,9 @@ class SimulationFlags:
         return cast("RunOptions", options)
 
 
-def print_notes(trace: Trace) -> None:
-    """Print on stderr what was cleaned in the trace."""
+def print_notes(trace: Trace, cluster: Cluster | None = None) -> None:
+    """Print on stderr what was cleaned in the trace, and what a cluster leaves out of its description."""
     for note in trace.notes:
         print(f"{trace.source}: {note}", file=sys.stderr)
+    for note in cluster.notes if cluster else ():
+        print(note, file=sys.stderr)
