@@ -65,6 +65,11 @@ cdef struct KindState:
     int64_t failed  # _NO_GPUS or _NO_PLACE from `placed` on; 0: all have a place
     int64_t tail  # the reason of the jobs beyond the zone at the last decision; -1: several
 
+# What a decision asks of a running job again and again.
+cdef struct Held:
+    int64_t demand  # millionths of a GPU
+    double until  # when it may be interrupted
+
 # GPUs left, in millionths, after a job was served.
 cdef struct Left:
     int64_t turn
@@ -100,13 +105,16 @@ cdef class CompiledScheduler:
     cdef vector[int64_t] fewest  # by kind: on how few nodes it would be on an empty cluster; 0: not known yet
     # Of one decision.
     cdef vector[Ranked] served, victims, fresh
+    cdef vector[Held] held  # by place in `running`
     cdef vector[Left] trace
     cdef vector[int64_t] heap, changed
     cdef vector[double] levels
     cdef double next_level  # the least key of a waiting job that is not below those asked about
     cdef size_t next_victim
     cdef int64_t free_at_start[2]
+    cdef int64_t free_for_all  # before anything is stopped or started, without what running jobs hold
     cdef bint blocked, promised, in_vain
+    cdef bint in_turn  # no job is chosen before its turn because it may not be interrupted yet
     cdef Ranked blocker
     cdef Why of_blocker
     cdef double protection_ends
@@ -126,6 +134,7 @@ cdef class CompiledScheduler:
     cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil
     cdef int64_t _releasing(self, WorldView* world) noexcept nogil
     cdef void _rank_running(self, WorldView* world, double now) noexcept nogil
+    cdef void _read_running(self) noexcept nogil
     cdef void _protect(self, WorldView* world, double now) noexcept nogil
     cdef void _push(self, int64_t kind) noexcept nogil
     cdef Ranked _first_of(self, size_t at) noexcept nogil

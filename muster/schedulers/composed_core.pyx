@@ -236,7 +236,9 @@ cdef class CompiledScheduler:
             if self.running_count < <int64_t> self.running.size():
                 self.forget_stopped(world, 0, now)
             self._rank_running(world, now)
-            self._walk(world, now, world.books.totals[GPU] + self._releasing(world))
+            self._read_running()
+            self.free_for_all = world.books.totals[GPU] + self._releasing(world)
+            self._walk(world, now, self.free_for_all)
             for at in range(self.waiting_kinds.size()):
                 self.kinds[self.waiting_kinds[at]].chosen = self.kinds[self.waiting_kinds[at]].cursor
             self._stop_others(world)
@@ -283,6 +285,15 @@ cdef class CompiledScheduler:
             if steps > 8 * <Py_ssize_t> self.running.size():
                 sort(self.running.begin(), self.running.end())
                 return
+
+    cdef void _read_running(self) noexcept nogil:
+        """Put side by side what is asked of the running jobs in their order."""
+        cdef size_t at
+        cdef int64_t job
+        self.held.resize(self.running.size())
+        for at in range(self.running.size()):
+            job = self.running[at].job
+            self.held[at].demand, self.held[at].until = self.kinds[self.kind_of[job]].demand, self.until[job]
 
     cdef void _protect(self, WorldView* world, double now) noexcept nogil:
         """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
@@ -348,16 +359,15 @@ cdef class CompiledScheduler:
         A running job holds what its kind demands. One that is protected beyond `pinned_after` is chosen first. `free`
         is in millionths of a GPU. The waiting jobs before the cursor of their kind are chosen.
         """
-        cdef size_t at = 0, running = self.running.size()
-        cdef int64_t job, kind, demand
+        cdef size_t at = 0, running = self.running.size(), last_pinned = 0, first_left = running
+        cdef int64_t kind, demand
         cdef KindState* state
         cdef Ranked waits  # the first of the heap
         free += self.running_demand
         for at in range(running if self.some_protected else 0):
-            job = self.running[at].job
-            self.chosen[job] = self.until[job] > pinned_after
-            if self.chosen[job]:
-                free -= self.kinds[self.kind_of[job]].demand
+            if self.held[at].until > pinned_after:
+                free -= self.held[at].demand
+                last_pinned = at if self.held[at].until <= _FOREVER else last_pinned
         self.heap.clear()
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].cursor = self.kinds[self.waiting_kinds[at]].head
@@ -374,21 +384,26 @@ cdef class CompiledScheduler:
                     state.cursor += 1
                     if state.cursor < self.waiting[kind].size():
                         self._push(kind)
-                elif self.strict:
-                    break
+                else:
+                    first_left = min(first_left, at)
+                    if self.strict:
+                        break
                 if not self.heap.empty():
                     waits = self._first_of(0)
                 continue
-            job = self.running[at].job
-            demand = self.kinds[self.kind_of[job]].demand
-            if not self.some_protected or not self.chosen[job]:
-                if self.strict and demand > free:
-                    break
-                self.chosen[job] = demand <= free
-                free -= demand if demand <= free else 0
+            demand = self.held[at].demand
+            self.chosen[self.running[at].job] = demand <= free or self.held[at].until > pinned_after
+            if not self.held[at].until > pinned_after:
+                if demand <= free:
+                    free -= demand
+                else:
+                    first_left = min(first_left, at)
+                    if self.strict:
+                        break
             at += 1
-        for at in range(at, running if not self.some_protected else 0):
-            self.chosen[self.running[at].job] = False
+        self.in_turn = last_pinned < min(first_left, at)
+        for at in range(at, running):
+            self.chosen[self.running[at].job] = self.held[at].until > pinned_after
 
     cdef void _stop_others(self, WorldView* world) noexcept nogil:
         """Stop the running jobs that are not chosen."""
@@ -562,17 +577,23 @@ cdef class CompiledScheduler:
         """Find the jobs that wait only because running jobs may not be interrupted yet."""
         cdef double soonest = INFINITY
         cdef size_t at
-        cdef int64_t job
+        cdef int64_t job, free
         self.protection_ends = INFINITY
         if not self.preemptive or not self.some_protected:
             return
-        for at in range(self.running.size()):
-            if self.until[self.running[at].job] > now:
-                soonest = min(soonest, self.until[self.running[at].job])
+        for at in range(self.held.size()):
+            if self.held[at].until > now:
+                soonest = min(soonest, self.held[at].until)
         if soonest == INFINITY:
             return
         self.protection_ends = max(soonest - now, 0.0)
-        self._walk(world, _FOREVER, world.books.totals[GPU] + self._releasing(world))
+        free = world.books.totals[GPU] + self._releasing(world)
+        if self.in_turn and free == self.free_for_all:
+            # All protected jobs come before the first that is left out: without protection the same are chosen.
+            for at in range(self.waiting_kinds.size()):
+                self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].chosen
+            return
+        self._walk(world, _FOREVER, free)
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].cursor
         for at in range(self.victims.size()):

@@ -1,6 +1,6 @@
 """Jobs as compiled code sees them: the layouts of `jobs`, and what follows of a job at a moment."""
 
-from libc.math cimport rint
+from libc.math cimport INFINITY, isnan, rint
 from libc.stdint cimport int64_t
 
 from muster.cluster.ledger_core cimport SLOTS
@@ -90,6 +90,28 @@ cdef inline double service_of(Fact* fact, double now) noexcept nogil:
         service += fact.held * (now - fact.settled)
     return to_millionth(service)
 
-cdef double work_of(Fact* fact, double now) noexcept nogil
-cdef double left_of(Asked* asked, Fact* fact, double now) noexcept nogil
-cdef double protection_end(Asked* asked, Fact* fact, double multiple) noexcept nogil
+cdef inline double work_of(Fact* fact, double now) noexcept nogil:
+    """Iterations that a job has done by now, to the millionth."""
+    cdef double work = fact.done
+    if fact.state == RUNNING:
+        work += fact.rate * max(now - max(fact.settled, fact.resumes), 0.0)
+    return to_millionth(work)
+
+cdef inline double left_of(Asked* asked, Fact* fact, double now) noexcept nogil:
+    """Seconds of work that a job is believed to have left at the reference; NaN where nothing is known."""
+    if isnan(asked.believed):
+        return asked.believed
+    return max(asked.believed - work_of(fact, now), 0.0) * (asked.ideal / asked.iterations)
+
+cdef inline double protection_end(Asked* asked, Fact* fact, double multiple) noexcept nogil:
+    """When a job may be interrupted; see `protected_until`."""
+    cdef double until = -INFINITY
+    if fact.state != RUNNING:
+        return until
+    if asked.preemptible == 0:
+        return INFINITY
+    if asked.min_runtime > 0:
+        until = fact.last_start + asked.min_runtime
+    if fact.restart_cost > 0:
+        until = max(until, fact.resumes + multiple * fact.restart_cost)
+    return until

@@ -1,39 +1,8 @@
 """What jobs have done by a moment, what they have left, and until when they may not be interrupted."""
 
-from libc.math cimport INFINITY, isnan
-
 from muster.cluster.arrays cimport Floats, Ints, floats, ints, records
 
 import numpy as np
-
-
-cdef double work_of(Fact* fact, double now) noexcept nogil:
-    """Iterations that a job has done by now, to the millionth."""
-    cdef double work = fact.done
-    if fact.state == RUNNING:
-        work += fact.rate * max(now - max(fact.settled, fact.resumes), 0.0)
-    return to_millionth(work)
-
-
-cdef double left_of(Asked* asked, Fact* fact, double now) noexcept nogil:
-    """Seconds of work that a job is believed to have left at the reference; NaN where nothing is known."""
-    if isnan(asked.believed):
-        return asked.believed
-    return max(asked.believed - work_of(fact, now), 0.0) * (asked.ideal / asked.iterations)
-
-
-cdef double protection_end(Asked* asked, Fact* fact, double multiple) noexcept nogil:
-    """When a job may be interrupted; see `protected_until`."""
-    cdef double until = -INFINITY
-    if fact.state != RUNNING:
-        return until
-    if asked.preemptible == 0:
-        return INFINITY
-    if asked.min_runtime > 0:
-        until = fact.last_start + asked.min_runtime
-    if fact.restart_cost > 0:
-        until = max(until, fact.resumes + multiple * fact.restart_cost)
-    return until
 
 
 def service_now(facts, index, double now):
