@@ -2,7 +2,7 @@
 
 The daemon's own controller, store and scheduler over a fake engine and a simulated clock: twelve jobs on two GPUs, a
 mix of equal and heavy-tailed lengths, half of them unchanged scripts that save nothing, half with `muster.training`.
-`--real` runs one cell with real processes and a real daemon, all times divided by one factor.
+`--real` runs the cells with real processes and a real daemon, all times divided by one factor.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from pathlib import Path
 
@@ -191,7 +192,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interruptions")
     parser.add_argument("--scheduler", default=DEFAULT_SCHEDULER)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--real", action="store_true", help="one cell (30 s, round 60 s) with real processes")
+    parser.add_argument("--start-ups", type=float, nargs="+", default=START_UPS)
+    parser.add_argument("--rounds", type=float, nargs="+", default=ROUNDS)
+    parser.add_argument(
+        "--real", action="store_true", help="with real processes, ten minutes for each cell and seed"
+    )
     parser.add_argument("--factor", type=float, default=20.0, help="by which --real divides all times")
     chosen = parser.parse_args()
     table = Table(title=f"12 jobs on {GPUS} GPUs under {chosen.scheduler}, against fifo")
@@ -205,8 +210,7 @@ def main() -> None:
         "mean JCT / FIFO",
     ):
         table.add_column(name, justify="right")
-    cells = [(30.0, 60.0)] if chosen.real else [(start_up, turn) for start_up in START_UPS for turn in ROUNDS]
-    for start_up, turn in cells:
+    for start_up, turn in product(chosen.start_ups, chosen.rounds):
         for seed in range(1, chosen.seeds + 1):
             found, fifo = (
                 real(seed, start_up, turn, name, chosen.factor)
