@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from math import inf
-from pathlib import Path
 
 from muster.cluster.ledger import NodeAllocation
 from muster.formatting import gpus
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
-from muster.service.controller.reports import output_so_far
 from muster.service.controller.starts import JobStart, same_place
 from muster.service.store.rows import ASKED_TO_STOP, STARTED, Phase, State, StateRequest, StopReason
 
@@ -19,8 +17,8 @@ _REQUESTED = {StateRequest.CANCEL: StopReason.CANCEL, StateRequest.HOLD: StopRea
 class Executor:
     """Finds the difference; the commands follow once it is on disk."""
 
-    def __init__(self, jobs: ActiveJobs, commands: EngineCommands, home: Path, *, can_resize: bool) -> None:
-        self._jobs, self._commands, self._home, self._can_resize = jobs, commands, home, can_resize
+    def __init__(self, jobs: ActiveJobs, commands: EngineCommands, *, can_resize: bool) -> None:
+        self._jobs, self._commands, self._can_resize = jobs, commands, can_resize
 
     def carry_out(self, now: float) -> None:
         """Stop, then resize, smaller ones first, then start whatever has room by now."""
@@ -84,9 +82,7 @@ class Executor:
 
     def _start(self, job: int, allocations: tuple[NodeAllocation[str], ...], now: float) -> None:
         row = self._jobs.rows[job]
-        start = JobStart(
-            job, row.epoch + 1, allocations, now, row.steps_done, output_so_far(row, self._home), looked=now
-        )
+        start = JobStart(job, row.epoch + 1, allocations, now, row.steps_done, row.output_read, looked=now)
         self._jobs.starts.add(start)
         self._jobs.not_before.pop(job, None)
         self._jobs.set(
@@ -98,7 +94,6 @@ class Executor:
             last_start=now,
             first_step=None,
             steps_before=start.steps_before,
-            output_read=start.output_read,
         )
         where = ", ".join(f"{here.node}: {gpus(here.gpus)}, {here.cpus:g} CPU" for here in allocations)
         self._jobs.changes.event(job, now, STARTED, where)

@@ -51,7 +51,7 @@ class Controller:
         self._intake = Intake(self.jobs, store, self._commands)
         self._nodes = NodeTracker(self.jobs, store, status, self._collector)
         self._planner = Planner(self.jobs, store, status)
-        self._executor = Executor(self.jobs, self._commands, home, can_resize=engine.capabilities.can_resize)
+        self._executor = Executor(self.jobs, self._commands, can_resize=engine.capabilities.can_resize)
         self._of_store, self._of_machine = Conditions(status, STORE), Conditions(status, MACHINE)
         self._looked_at = -inf
         self._stopping = False
@@ -134,7 +134,11 @@ class Controller:
 
     def _look(self, now: float) -> None:
         """Take what the engine has found since the last look, if there is anything new."""
+        if self._collector.wants_reports(now):
+            self._engine.ask_for_reports()
         view = self._engine.newest_view()
+        heard = self._engine.reports()
+        self._collector.note_reports(heard, now - self._engine.reports_age_seconds)
         if view is not None:
             self._looked_at = now
             self._collector.observe(view, now - self._engine.age_seconds, now)
@@ -144,13 +148,14 @@ class Controller:
             if self._nodes.see(view.nodes, now):
                 self._planner.begin_again()
         if self._looked_at > -inf:
-            self._collector.read_reports(now)
+            self._collector.take_reports(now)
 
     def _write_and_send(self) -> int:
         """Commit what is new, then send the commands that follow from it; how many are known to have failed."""
         self._store.commit(self._jobs.changes)
         commands = self._jobs.commands
         self._jobs.nothing_new()
+        self._engine.watch(self._collector.report_requests())
         self._engine.send(commands)
         return self._note_results()
 

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from muster.cluster.ledger import NodeAllocation
-from muster.service.engines import Launch
+from muster.service.engines import Launch, Report, ReportRequest
 from muster.service.home import job_folder
 from muster.service.store.rows import AllocationInterval, JobRow, StepsDone
 
@@ -16,17 +16,6 @@ _OWN_GB = 4.0
 """What a process needs for itself, where its owner did not say: CUDA, its libraries and the loader's workers."""
 _MOST_OWN = 0.5
 """Of its grant, in that case."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """How far a job is, as it reports it; the numbers are checked."""
-
-    step: float
-    steps_per_second: float = 0.0
-    """0: it does not say."""
-    keeps_ranks: bool = False
-    """Its script cannot go on with another number of ranks."""
 
 
 @dataclass
@@ -187,6 +176,20 @@ def launch_of(row: JobRow, start: JobStart, home: Path) -> Launch:
         whose=row.whose,
         output_limit_gb=request.output_limit_gb,
         key=row.engine_key or "",
+    )
+
+
+def report_request_of(row: JobRow, start: JobStart, home: Path, *, begins: bool) -> ReportRequest:
+    """Where a start reports how far it is; `begins`: it has no process yet."""
+    folder = job_folder(home, row.id)
+    return ReportRequest(
+        job=row.id,
+        epoch=start.epoch,
+        run_dir=folder / "run",
+        output_dir=folder / "output",
+        unchanged=row.request.unchanged(),
+        output_read=start.output_read,
+        begins=begins,
     )
 
 

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from muster.cluster.ledger import DoesNotFit, NodeAllocation
 from muster.formatting import gpus
-from muster.problems import InputError
 from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.exit_status import outcome, pause_seconds
 from muster.service.controller.interruptions import lost_seconds, measured_stop
-from muster.service.controller.reports import read_report
-from muster.service.controller.starts import JobStart, Report
-from muster.service.engines import EngineView, Exit, Observed
+from muster.service.controller.starts import JobStart, report_request_of
+from muster.service.engines import EngineView, Exit, Observed, Report, ReportRequest
+from muster.service.engines.report_watch import Heard, StartKey
 from muster.service.learned_sizes import with_size
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, SizeSteps, State
 
 _REPORT_SECONDS = 1.0
 """Between two reads of all reports; also how often a job reports."""
-_READING_SECONDS = 0.2
-"""For all reports of one read; jobs that were left out come first at the next one."""
 _WORDS = 500
 """Characters of what is wrong with a report that are kept."""
 _SAVE_SECONDS = 10.0
@@ -48,16 +42,17 @@ _REMEMBERED = 1000
 _REPORTED = ("steps_done", "steps_per_second", "size_steps")
 """What running jobs report, and the disk knows later."""
 
-log = structlog.get_logger()
-
 
 class StatusCollector:
-    """Reads engine and run folders."""
+    """Takes what the engine has found, and what jobs report through it."""
 
     def __init__(self, jobs: ActiveJobs, store: Store, commands: EngineCommands, home: Path) -> None:
         self._jobs, self._store, self._commands, self._home = jobs, store, commands, home
         self._pending_limit = jobs.pending_limit
         self._reported_at = self._saved_at = -inf
+        self._requests: dict[StartKey, ReportRequest] = {}
+        self._heard: dict[StartKey, tuple[float, Heard]] = {}
+        """When reports were read, and what was found; those not taken yet."""
         self._unsaved: set[int] = set()
         """Jobs of which the disk does not know how far they are."""
         self._losses: dict[int, int] = {}
@@ -91,6 +86,8 @@ class StatusCollector:
             start.first_step = row.first_step
             start.launched = row.phase is not Phase.STARTING
             self._jobs.starts.add(start)
+            asked = report_request_of(row, start, self._home, begins=False)
+            self._requests[start.job, start.epoch] = asked
             if row.phase is Phase.STOPPING:
                 start.notice_at = since
         self.place_starts(now)
@@ -191,9 +188,7 @@ class StatusCollector:
     def _ended(self, start: JobStart, one: Observed, now: float) -> None:
         """Charge what a start held, and decide what becomes of its job."""
         self._engine_knows(start, one)
-        report = self._read(start, now)
-        if report is not None:
-            self._heard(start, report, now)
+        self._take_report(start)
         row = self._jobs.rows[start.job]
         until = min(max(one.since - self._store.origin, start.since), now)
         ran, held = start.ran(until), until - start.since
@@ -215,6 +210,7 @@ class StatusCollector:
             "run_seconds": row.run_seconds + ran,
             "restart_seconds": row.restart_seconds + self._lost(row, start, until, after.state),
             "last_stop": until,
+            "output_read": start.output_read,
             "steps_per_second": 0.0,
             "status": one.status,
         }
@@ -259,19 +255,33 @@ class StatusCollector:
                 del self._losses[row.id]
         columns.charged(row, until)
 
-    def read_reports(self, now: float) -> None:
-        """How far jobs are, once a second; on disk less often, as their own run folders know it better."""
-        if 0 <= now - self._reported_at < _REPORT_SECONDS:
-            return
-        self._reported_at = now
-        give_up = time.monotonic() + _READING_SECONDS
-        for start in sorted(self._jobs.starts.values(), key=attrgetter("looked")):
-            report = self._read(start, now)
-            if report is not None:
-                self._heard(start, report, now)
-            start.looked = now
-            if time.monotonic() >= give_up:
-                break
+    def report_requests(self) -> list[ReportRequest]:
+        """Where all starts report how far they are."""
+        self._requests = {
+            (start.job, start.epoch): self._requests.get((start.job, start.epoch))
+            or report_request_of(self._jobs.rows[start.job], start, self._home, begins=not start.launched)
+            for start in self._jobs.starts.values()
+        }
+        return list(self._requests.values())
+
+    def wants_reports(self, now: float) -> bool:
+        """Whether the reports of all starts are to be read: once a second."""
+        due = not 0 <= now - self._reported_at < _REPORT_SECONDS
+        if due:
+            self._reported_at = now
+        return due
+
+    def note_reports(self, heard: Mapping[StartKey, Heard], at: float) -> None:
+        """Reports were read; they are taken with the ends of their starts, or after them all."""
+        self._heard |= {key: (at, one) for key, one in heard.items()}
+
+    def take_reports(self, now: float) -> None:
+        """How far jobs are; on disk less often, as their own run folders know it better."""
+        for job, epoch in list(self._heard):
+            start = self._jobs.starts.get(job)
+            if start is not None and start.epoch == epoch:
+                self._take_report(start)
+        self._heard.clear()
         if now - self._saved_at >= _SAVE_SECONDS:
             self._saved_at = now
             for job in self._unsaved:
@@ -288,24 +298,28 @@ class StatusCollector:
             age = now - (start.since if row.first_start is None else row.first_start)
             self._jobs.changes.steps += start.reports_to_note(max(_SAVE_SECONDS, _NOTED_APART * age))
 
-    def _read(self, start: JobStart, now: float) -> Report | None:
-        """A job's report, if it is new; an invalid one costs its own job only."""
-        try:
-            return read_report(self._jobs.rows[start.job], start, self._home)
-        except InputError as bad:
-            words = str(bad)
-        except Exception as error:
-            words = f"{type(error).__name__}: {error}"
-            log.error("a report cannot be read", job=start.job, exc_info=True)
-        if not start.report_rejected:
+    def _take_report(self, start: JobStart) -> None:
+        """Take what was found of a start's report, if it was looked for; an invalid one costs its own job only."""
+        at, heard = self._heard.pop((start.job, start.epoch), (-inf, None))
+        if heard is None:
+            return
+        found = heard.found
+        start.joined = start.joined or found.uses_run_folder
+        start.output_read = found.output_read
+        if self._jobs.rows[start.job].output_read != heard.output_begins:
+            self._jobs.set(start.job, output_read=heard.output_begins)
+        if found.wrong and not start.report_rejected:
             start.report_rejected = True
-            self._jobs.changes.event(start.job, now, "report not understood", words[:_WORDS])
-        return None
+            self._jobs.changes.event(start.job, at, "report not understood", found.wrong[:_WORDS])
+        if found.report is not None and found.report != start.last_report:
+            start.last_report = found.report
+            self._reports(start, found.report, at)
+        start.looked = at
 
-    def _heard(self, start: JobStart, report: Report, now: float) -> None:
+    def _reports(self, start: JobStart, report: Report, now: float) -> None:
         """Take a report of how far a job is."""
         if start.first_report is None:
-            self._heard_first(start, report, now)
+            self._reports_first(start, report, now)
         start.newest_report = now, report.step
         row = self._jobs.rows[start.job]
         steps, rate = report.step, report.steps_per_second or start.steps_per_second(report.step, now)
@@ -334,7 +348,7 @@ class StatusCollector:
         self._jobs.columns.keeps_its_size(self._jobs.rows[start.job], now)
         self._jobs.pending |= Trigger.TIMER
 
-    def _heard_first(self, start: JobStart, report: Report, now: float) -> None:
+    def _reports_first(self, start: JobStart, report: Report, now: float) -> None:
         """Take the first report of a start, or the first one to this daemon."""
         start.first_report = now, report.step
         fields = {"joined": True} if start.joined else {}

@@ -1,7 +1,8 @@
 """The interface of engines: all that the controller needs of them.
 
-A *start* is one attempt at running a job, identified by (job, epoch); epochs of a job count up. An engine has two
-calls: `carry_out` takes the commands of a turn as one batch, `poll` reports what it finds. Both may take long: they are
+A *start* is one attempt at running a job, identified by (job, epoch); epochs of a job count up. An engine has three
+calls: `carry_out` takes the commands of a turn as one batch, `poll` reports what it finds, `read_report` what a job
+says of itself. All may take long: they are
 made by one thread of the engine's own (`thread.py`), one after the other, and the controller never waits for them. It
 goes by the last poll, whose age it knows.
 
@@ -37,6 +38,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.gpu_use import GpuUse
 from muster.service.request import JobRequest
 from muster.service.store.rows import StateRequest
+from muster.training.unchanged import UnchangedJob
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,47 @@ class EngineView:
 
 
 @dataclass(frozen=True)
+class ReportRequest:
+    """Where a start reports how far it is."""
+
+    job: int
+    epoch: int
+    run_dir: Path
+    output_dir: Path
+    unchanged: UnchangedJob | None
+    """It reports in its output, if at all; None: in its run folder."""
+    output_read: int = 0
+    """Bytes of its output in which no progress is to be looked for."""
+    begins: bool = False
+    """It has no process yet: what its output holds now was written by earlier starts."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a job is, as it reports it; the numbers are checked."""
+
+    step: float
+    steps_per_second: float = 0.0
+    """0: it does not say."""
+    keeps_ranks: bool = False
+    """Its script cannot go on with another number of ranks."""
+
+
+@dataclass(frozen=True)
+class ReportFound:
+    """What was found where a start reports."""
+
+    report: Report | None = None
+    """None: nothing that was not read before."""
+    uses_run_folder: bool = False
+    """It has reported there."""
+    output_read: int = 0
+    """Bytes of its output in which no progress is to be looked for any more."""
+    wrong: str = ""
+    """Why a report was not understood."""
+
+
+@dataclass(frozen=True)
 class EngineCapabilities:
     """What an engine can do, on every machine. Code that depends on the engine reads these, never its name."""
 
@@ -311,4 +354,8 @@ class Engine(Protocol):
 
     def poll(self) -> EngineView:
         """What there is now. OSError if nothing can be known: nothing has changed then."""
+        ...
+
+    def read_report(self, request: ReportRequest) -> ReportFound:
+        """How far a start is; it raises nothing, whatever a job has written."""
         ...

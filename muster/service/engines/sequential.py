@@ -21,10 +21,11 @@ from muster.service.engines.interface import (
     ResizeStart,
     SendNotice,
 )
+from muster.service.engines.run_folders import ReadsRunFolders
 from muster.training.run_folder import give_notice
 
 
-class SequentialEngine(ABC):
+class SequentialEngine(ReadsRunFolders, ABC):
     """Each method may be repeated; it raises OSError if it cannot be carried out now."""
 
     @abstractmethod

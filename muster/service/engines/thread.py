@@ -4,19 +4,24 @@ The thread takes turns: it carries out all commands that were sent since its las
 of them ended, polls, and publishes the view. Where commands were carried out, an older view that was not taken yet is
 withdrawn. So the controller, which takes the ends of commands before the view, never sees a view from before these
 commands.
+
+The thread also reads what starts report: of those that have ended after the poll that shows it, so that their last
+words are there with the view; of the others where it is asked to. A disk that does not answer holds up the thread, not
+the controller.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 import structlog
 
-from muster.service.engines.interface import Command, Engine, EngineView
+from muster.service.engines.interface import Command, Engine, EngineView, ReportRequest
+from muster.service.engines.report_watch import Heard, ReportWatch, StartKey
 
 _LONGEST_RETRY_SECONDS = 30.0
 """Between two polls of an engine that cannot be reached."""
@@ -50,6 +55,11 @@ class EngineThread:
         self._poll_error: Exception | None = None
         self._polled_at = -inf
         self._failed_polls = 0
+        self._watch = ReportWatch(engine)
+        self._watched: Mapping[StartKey, ReportRequest] = {}
+        self._reports_due = False
+        self._heard: dict[StartKey, Heard] = {}
+        self._heard_at = -inf
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -76,6 +86,30 @@ class EngineThread:
             self._changed.notify()
         if self._thread is None:
             self._carry_out()
+
+    def watch(self, requests: Sequence[ReportRequest]) -> None:
+        """Read the reports of these starts from now on; before they are launched, so that nothing is missed."""
+        watched = {(one.job, one.epoch): one for one in requests}
+        with self._changed:
+            if watched.keys() - self._watched.keys():
+                self._view = None  # It has no last words of those that it shows to have ended.
+            self._watched = watched
+
+    def ask_for_reports(self) -> None:
+        """Read the reports of living starts too, once."""
+        with self._changed:
+            self._reports_due = True
+
+    def reports(self) -> dict[StartKey, Heard]:
+        """What was heard of starts that were looked at, once. To be taken after the view, whose last words are here."""
+        with self._changed:
+            heard, self._heard = self._heard, {}
+            return heard
+
+    @property
+    def reports_age_seconds(self) -> float:
+        """Seconds since the newest reports were read; 0 without the thread."""
+        return 0.0 if self._thread is None else time.monotonic() - self._heard_at
 
     def results(self) -> list[CommandResult]:
         """How commands ended, each once. To be taken before the view."""
@@ -120,6 +154,8 @@ class EngineThread:
     def _carry_out(self) -> None:
         with self._changed:
             commands, self._commands = self._commands, []
+            watched = self._watched
+        self._watch.begin(watched)
         try:
             errors = self._engine.carry_out(commands)
             ends = [CommandResult(command, error) for command, error in zip(commands, errors, strict=True)]
@@ -137,8 +173,24 @@ class EngineThread:
         except Exception as failure:
             error = failure
         with self._changed:
-            self._view, self._poll_error = view, error
+            watched, living, self._reports_due = self._watched, self._reports_due, False
+        heard = self._watch.read(watched, _over(watched, view), living=living)
+        with self._changed:
+            misses_some = self._watched.keys() - watched.keys()  # as in `watch`
+            self._view, self._poll_error = None if misses_some else view, error
+            self._heard |= {
+                key: self._heard[key].before(one) if key in self._heard else one for key, one in heard.items()
+            }
+            self._heard_at = time.monotonic() if heard else self._heard_at
             if error is None:
                 self._polled_at, self._failed_polls = began, 0
             else:
                 self._failed_polls += 1
+
+
+def _over(watched: Mapping[StartKey, ReportRequest], view: EngineView | None) -> list[StartKey]:
+    """The starts that have ended or are not there, as far as the poll knows."""
+    if view is None:
+        return []
+    living = {(one.job, one.epoch) for one in view.starts if one.ended is None}
+    return [key for key in watched if key not in living]

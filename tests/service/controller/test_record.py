@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -51,10 +50,14 @@ class FailingWorld(World):
         engine = super().an_engine()
         observe = engine.observe
 
-        def observe_failures() -> Any:
-            for one in observe():
-                failed = one.ended is Exit.COMPLETED and one.job % 5 == 0
-                yield Observed(one.job, one.epoch, Exit.FAILED, one.since, 1) if failed else one
+        def fails(one: Observed) -> bool:
+            return one.ended is Exit.COMPLETED and one.job % 5 == 0
+
+        def observe_failures() -> list[Observed]:
+            return [
+                Observed(one.job, one.epoch, Exit.FAILED, one.since, 1) if fails(one) else one
+                for one in observe()
+            ]
 
         engine.observe = observe_failures  # type: ignore[method-assign]
         return engine

@@ -20,7 +20,8 @@ from muster.service.controller.interruptions import (
     lost_seconds,
     measured_stop,
 )
-from muster.service.controller.starts import JobStart, Report
+from muster.service.controller.starts import JobStart
+from muster.service.engines import Report
 from muster.service.engines.fake import Pace
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State, StateRequest, Submission

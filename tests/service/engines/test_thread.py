@@ -13,7 +13,19 @@ from pathlib import Path
 import pytest
 
 from muster.cluster.shipped import parse_cluster
-from muster.service.engines import Command, EngineCapabilities, EngineNode, EngineView, ForgetStart, KillStart
+from muster.service.engines import (
+    Command,
+    EngineCapabilities,
+    EngineNode,
+    EngineView,
+    Exit,
+    ForgetStart,
+    KillStart,
+    Observed,
+    Report,
+    ReportFound,
+    ReportRequest,
+)
 from muster.service.engines.fake import FakeEngine, Pace
 from muster.service.engines.thread import EngineThread
 from muster.service.home import make_home
@@ -36,6 +48,7 @@ class GatedEngine:
         self.waits = threading.Semaphore(0)
         self.batches: list[list[Command]] = []
         self.fails = False
+        self.starts: list[Observed] = []
 
     def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
         self._pass()
@@ -46,7 +59,11 @@ class GatedEngine:
         self._pass()
         if self.fails:
             raise OSError("away")
-        return EngineView([], [EngineNode(NODE)] * len(self.batches))
+        return EngineView(self.starts, [EngineNode(NODE)] * len(self.batches))
+
+    def read_report(self, request: ReportRequest) -> ReportFound:
+        self._pass()
+        return ReportFound(Report(float(request.epoch)))
 
     def _pass(self) -> None:
         self.waits.release()
@@ -152,6 +169,48 @@ def test_a_batch_that_breaks_fails_every_command(engine: GatedEngine, thread: En
     stop(thread, engine)
 
 
+def test_a_view_that_shows_an_end_comes_with_its_last_words(
+    engine: GatedEngine, thread: EngineThread
+) -> None:
+    """Also where the start was not watched yet when the poll found its end, as by a new daemon."""
+    engine.starts = [Observed(1, 4, Exit.COMPLETED, 0.0), Observed(2, 7, None, 0.0)]
+    engine.until_it_waits()  # in its first poll
+    engine.let_pass()
+    engine.until_it_waits()  # in its second one; the first was published
+    thread.watch([a_request(1, 4), a_request(2, 7)])
+    assert thread.newest_view() is None
+    engine.let_pass()
+    engine.until_it_waits()  # in the report of the start that has ended, which does not hold up the caller
+    assert (thread.newest_view(), thread.reports()) == (None, {})
+    engine.let_pass()
+    engine.until_it_waits()
+    assert thread.newest_view() is not None
+    heard = thread.reports()
+    assert {key: one.found.report for key, one in heard.items()} == {(1, 4): Report(4.0)}
+    stop(thread, engine)
+
+
+def a_request(job: int, epoch: int) -> ReportRequest:
+    return ReportRequest(job, epoch, Path("/run"), Path("/output"), None)
+
+
+def test_reports_of_living_starts_are_read_when_asked_for(engine: GatedEngine, thread: EngineThread) -> None:
+    engine.starts = [Observed(2, 7, None, 0.0)]
+    engine.until_it_waits()
+    thread.watch([a_request(2, 7)])
+    engine.let_pass()
+    engine.until_it_waits()  # in the next poll: no report was read
+    thread.ask_for_reports()
+    for _ in range(2):
+        engine.let_pass()
+        engine.until_it_waits()
+    assert thread.reports()[2, 7].found.report == Report(7.0)
+    engine.let_pass()
+    engine.until_it_waits()
+    assert thread.reports() == {}, "it was asked for once"
+    stop(thread, engine)
+
+
 def test_without_the_thread_the_caller_does_its_work(engine: GatedEngine) -> None:
     engine.gate.release(1000)
     alone = EngineThread(engine)
@@ -200,6 +259,39 @@ def test_a_turn_ends_while_its_engine_is_busy(tmp_path: Path) -> None:
     assert [len(batch) for batch in gates.batches] == [JOBS]
     assert controller.turn()
     assert all(start.launched for start in controller.jobs.starts.values())
+    gates.gate.release(1000)
+    controller._engine.stop(PATIENCE_SECONDS)
+    store.close()
+
+
+class StalledDisk(FakeEngine):
+    """Fake nodes whose jobs' folders do not answer."""
+
+    gates: GatedEngine
+
+    def read_report(self, request: ReportRequest) -> ReportFound:
+        self.gates._pass()
+        return super().read_report(request)
+
+
+def test_a_disk_that_does_not_answer_holds_up_no_turn(tmp_path: Path) -> None:
+    """Jobs are taken and decided upon; their starts wait for it, as they need the folders."""
+    make_home(tmp_path)
+    fake = StalledDisk(tmp_path / "fake", CLUSTER, lambda *_: Pace(0.0, inf, 1.0))
+    gates = fake.gates = GatedEngine()
+    controller, store = controller_over(fake, tmp_path, "fifo")
+    controller.recover()
+    gates.let_pass()
+    request = JobRequest(name="job", command=("true",), directory="/")
+    store.submit([Submission("ann", request)])
+    assert controller.turn()  # without the thread: what is decided is launched
+    gates.until_it_waits()
+    controller._engine.ask_for_reports()
+    controller._engine.start()
+    gates.until_it_waits()  # in the report of the first job, for good
+    store.submit([Submission("ann", request) for _ in range(2)])
+    assert controller.turn()
+    assert len(controller.jobs.starts) == 3
     gates.gate.release(1000)
     controller._engine.stop(PATIENCE_SECONDS)
     store.close()

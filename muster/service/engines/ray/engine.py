@@ -47,6 +47,7 @@ from muster.service.engines.ray.connection import RayConnection, RayError
 from muster.service.engines.ray.messages import LEASE_SECONDS, AgentReply, AgentSetup, Look, RayNode, Turn
 from muster.service.engines.ray.nodes import engine_node
 from muster.service.engines.ray.records import PartRecord, RayRecords, RayStart
+from muster.service.engines.run_folders import ReadsRunFolders
 
 _MARGIN_SECONDS = 5.0
 """A node is given up so long after its lease: supervisors look at it once a second, and clocks do not run alike."""
@@ -58,7 +59,7 @@ _SILENT_SECONDS = 20.0
 log = structlog.get_logger()
 
 
-class RayEngine:
+class RayEngine(ReadsRunFolders):
     """Starts in one Ray cluster. To be used by one thread."""
 
     capabilities = EngineCapabilities(

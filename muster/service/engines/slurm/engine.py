@@ -46,6 +46,7 @@ from muster.service.engines.interface import (
     SubmittedJob,
 )
 from muster.service.engines.parts import stop_file
+from muster.service.engines.run_folders import ReadsRunFolders
 from muster.service.engines.sequential import write_notice
 from muster.service.engines.slurm.job_files import batch_script, passed_on, write_start, write_submitted_start
 from muster.service.engines.slurm.nodes import addresses, engine_nodes
@@ -74,7 +75,7 @@ _NODES_SECONDS = 2.0
 log = structlog.get_logger()
 
 
-class SlurmEngine:
+class SlurmEngine(ReadsRunFolders):
     """Starts in one partition. To be used by one thread."""
 
     capabilities = EngineCapabilities(
