@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import structlog
@@ -32,6 +34,10 @@ _LARGEST_PIECE = 4 * 2**20
 _MOST_RUNNING = 1000
 _WAIT_SECONDS = 5.0
 """Until it is known when a job starts; else the answer says that it is being computed."""
+_DISK_SECONDS = 5.0
+"""Until the disk of the jobs' folders counts as away."""
+_READERS = ThreadPoolExecutor(4, thread_name_prefix="output")
+"""Threads that such a disk may hold up, and no other request with them."""
 _LIVING = (State.RUNNING, State.QUEUED, State.HELD)
 
 JobId = Annotated[int, Path(ge=1, le=_LARGEST_NUMBER)]
@@ -290,7 +296,7 @@ async def reasons_of(job_id: int, service: Service, caller: Caller, wait: float)
         }
     },
 )
-def logs(
+async def logs(
     job_id: JobId,
     service: ServiceHere,
     caller: CallerHere,
@@ -306,8 +312,13 @@ def logs(
     limit: Annotated[int, Query(ge=1, le=_LARGEST_PIECE)] = 2**20,
 ) -> Response:
     """A piece of what a job has written, of all its starts; empty where it has not written so much yet."""
-    row = job_of(service, caller, job_id)
-    piece = read_output(service.home, row, rank, offset, limit)
+    row = await run_in_threadpool(job_of, service, caller, job_id)
+    loop = asyncio.get_running_loop()
+    reading = loop.run_in_executor(_READERS, read_output, service.home, row, rank, offset, limit)
+    try:
+        piece = await asyncio.wait_for(reading, _DISK_SECONDS)
+    except TimeoutError:
+        raise Refused(503, "the disk of the jobs' folders does not answer; ask again later") from None
     headers = {"Muster-Next-Offset": str(piece.next_offset), "Muster-Job-State": row.state.value}
     return Response(piece.data, media_type="application/octet-stream", headers=headers)
 

@@ -8,7 +8,9 @@ import os
 import pwd
 import re
 import tarfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.reasons import REASONS
-from muster.service.api.output import read_output
+from muster.service.api import jobs
+from muster.service.api.output import OutputPiece, read_output
 from muster.service.daemon_status import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
 from muster.service.request import JobRequest
@@ -362,6 +365,29 @@ def test_output_is_read_in_pieces(api: Serving, output: Path) -> None:
     assert api.ask("GET", "/v1/jobs/1/logs?rank=1").body == b"other"
     for query in ("offset=11", "offset=9999999999", "rank=2"):
         assert api.ask("GET", f"/v1/jobs/1/logs?{query}").body == b""
+
+
+def test_a_disk_that_does_not_answer_costs_outputs_only(
+    api: Serving, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More requests for output than the server has threads are refused in time, and all others are answered."""
+    (output / "0.log").write_bytes(b"0123456789")
+    is_back = threading.Event()
+
+    def read_later(*asked: Any) -> OutputPiece:
+        is_back.wait()
+        return read_output(*asked)
+
+    monkeypatch.setattr(jobs, "read_output", read_later)
+    monkeypatch.setattr(jobs, "_DISK_SECONDS", 0.1)
+    with ThreadPoolExecutor(60) as callers:
+        answers = list(callers.map(lambda _: api.ask("GET", "/v1/jobs/1/logs"), range(60)))
+    assert {answer.status for answer in answers} == {503}
+    assert answers[0].message == "the disk of the jobs' folders does not answer; ask again later"
+    assert api.ask("GET", "/v1/jobs/1").status == 200
+    is_back.set()
+    monkeypatch.setattr(jobs, "_DISK_SECONDS", 60.0)
+    assert api.ask("GET", "/v1/jobs/1/logs").body == b"0123456789"
 
 
 def test_output_is_read_from_its_end(api: Serving, output: Path) -> None:
