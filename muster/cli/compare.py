@@ -58,6 +58,7 @@ def compare(
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
     from muster.parallel import run_all
+    from muster.report.comparison import write_comparison
     from muster.report.recorded import RECORDED, has_starts, recorded, summary_of
 
     errors = ErrorCollector()
@@ -87,8 +88,9 @@ def compare(
             history = {RECORDED: summary_of(record)}
             (folder / RECORDED).mkdir()
             record.write(folder / RECORDED)
-        content = as_json_text({"runs": folders, **history})
-        (folder / "comparison.json").write_text(content, encoding="utf-8")
+            (folder / RECORDED / "summary.json").write_text(as_json_text(history[RECORDED]), encoding="utf-8")
+        rows = {**history, **dict(zip(folders, summaries, strict=True))}
+        write_comparison(folder, folders, rows, history)
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
