@@ -16,7 +16,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO
 from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State
-from muster.schedulers.fair_tree import Association, fair_tree_factors
+from muster.schedulers.fair_tree import Association, FairTree
 from muster.schedulers.honours import PRIORITY
 from muster.schedulers.parts import Order, check_seconds, setting
 
@@ -34,7 +34,7 @@ class Charged:
     tick: float
     leaf: Ints
     """The association of each job of the table."""
-    tree: tuple[Association, ...]
+    tree: FairTree
     usage: Floats
     """Billing units times seconds, decayed, by association."""
     factors: Floats
@@ -86,7 +86,7 @@ class Multifactor(Order):
     def initial(self, cluster: Cluster) -> State:
         """No usage."""
         nothing = np.zeros(0)
-        return Charged(-inf, np.zeros(0, np.int64), (), nothing, nothing, nothing)
+        return Charged(-inf, np.zeros(0, np.int64), FairTree(()), nothing, nothing, nothing)
 
     def key(self, jobs: Jobs) -> Floats:
         """Minus what is known without usage: priorities are `keys`'."""
@@ -151,12 +151,13 @@ class Multifactor(Order):
             (table.tenants[pair // len(table.users)], table.users[pair % len(table.users)])
             for pair in distinct.tolist()
         ]
-        tree = tuple(self._association(tenant, user) for tenant, user in named)
-        before = {one.path: usage for one, usage in zip(charged.tree, charged.usage.tolist(), strict=True)}
-        usage = np.array([before.get(one.path, self._usage_before(one.path)) for one in tree])
+        tree = FairTree([self._association(tenant, user) for tenant, user in named])
+        usages = zip(charged.tree.associations, charged.usage.tolist(), strict=True)
+        before = {one.path: usage for one, usage in usages}
+        usage = np.array([before.get(one.path, self._usage_before(one.path)) for one in tree.associations])
         priorities = np.full(len(table), np.nan)
         priorities[: len(charged.priorities)] = charged.priorities
-        factors = fair_tree_factors(tree, usage)
+        factors = tree.factors(usage)
         return Charged(charged.tick, number.reshape(-1), tree, usage, factors, priorities)
 
     def _usage_before(self, path: tuple[str, ...]) -> float:
@@ -189,7 +190,7 @@ class Multifactor(Order):
             usage = usage + np.bincount(
                 charged.leaf[running.index], units * since * keep**since, minlength=len(usage)
             )
-        factors = fair_tree_factors(charged.tree, usage)
+        factors = charged.tree.factors(usage)
         return Charged(tick, charged.leaf, charged.tree, usage, factors, charged.priorities)
 
 
