@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _SLURM = "slurm"
 _DAYS = 30.0
 _WIDTH = 100
+_WORTH_A_PROCESS = 200
+"""Jobs from which a simulation takes longer than a process takes to start."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +130,10 @@ def advise(
         )
         for source, note in notes:
             print(f"{source}: {note}", file=sys.stderr)
+        site = _with_trials(site)
         findings = []
         for number, (name, judge) in enumerate(QUESTIONS.items(), 1):
-            with noted_if_slow(
-                f"{name}: question {number} of {len(QUESTIONS)}; simulations of the log take a while"
-            ):
+            with noted_if_slow(f"{name}: question {number} of {len(QUESTIONS)}"):
                 findings.append(judge(site))
         for number, finding in enumerate(findings, 1):
             page = folder / f"{number}-{finding.name}.md"
@@ -144,6 +146,25 @@ def advise(
         print(content, end="")
     else:
         _print(findings, site, out)
+
+
+def _with_trials(site: Site) -> Site:
+    """The site with all simulations done, several at a time; a small log is simulated where it is asked for."""
+    from muster.advise import trials_of
+    from muster.cli.progress import noted_if_slow, progress_bars
+    from muster.formatting import counted
+    from muster.parallel import run_all
+
+    jobs = len(site.newest.jobs)
+    trials = trials_of(site) if jobs >= _WORTH_A_PROCESS else {}
+    if not trials:
+        return site
+    what = f"{counted(len(trials), 'simulation')} of the newest {counted(jobs, 'job')} take a while"
+    with (
+        noted_if_slow(what),
+        progress_bars(list(trials), max(trial.jobs for trial in trials.values())) as show,
+    ):
+        return replace(site, simulated=run_all(trials, os.cpu_count() or 1, show))
 
 
 def asked_files(
