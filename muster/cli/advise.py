@@ -46,6 +46,16 @@ class SlurmSource:
         ),
     ] = None
 
+    def command(self, log: Path, flags: Sequence[tuple[str, str]]) -> str:
+        """The command as it is typed; files that Slurm wrote are asked for again."""
+        from muster.formatting import command_lines
+
+        if self.source is None:
+            return command_lines("advise", str(log), flags)
+        days = [] if self.days is None else [("--days", f"{self.days:g}")]
+        own = [(name, value) for name, value in flags if name != "--cluster"]
+        return command_lines("advise", f"--from={self.source}", [*days, *own])
+
     def check(self) -> None:
         """Refuses days of a log that is a file."""
         if self.days is not None and self.source is None:
@@ -69,6 +79,12 @@ class TwinFlags:
         typer.Option(metavar="NAME", help="Scheduler that stands for the site's own, as in muster simulate."),
     ] = "slurm"
     settings: flags.Settings = None
+
+    def typed(self, twin_jobs: int) -> list[tuple[str, str]]:
+        """These flags as they are typed, with how many jobs are simulated."""
+        config = [] if self.slurm_config is None else [("--slurm-config", str(self.slurm_config))]
+        chosen = [("--set", one) for one in self.settings or ()]
+        return [("--scheduler", self.scheduler), *config, *chosen, ("--twin-jobs", str(twin_jobs))]
 
 
 SiteCluster = Annotated[
@@ -109,6 +125,7 @@ def advise(
     Example: muster advise sacct.txt --cluster scontrol.txt
     """
     from muster.advise import QUESTIONS, read_site
+    from muster.cli.advise_files import write_advice, write_advice_page
     from muster.cli.progress import noted_if_slow
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
@@ -135,15 +152,14 @@ def advise(
         for number, (name, judge) in enumerate(QUESTIONS.items(), 1):
             with noted_if_slow(f"{name}: question {number} of {len(QUESTIONS)}"):
                 findings.append(judge(site))
-        for number, finding in enumerate(findings, 1):
-            page = folder / f"{number}-{finding.name}.md"
-            page.write_text(finding.markdown(), encoding="utf-8")
-        content = as_json_text(
-            {"notes": [note for _, note in notes], "findings": [one.to_dict() for one in findings]}
-        )
-        (folder / "advice.json").write_text(content, encoding="utf-8")
+        answer = write_advice(folder, [note for _, note in notes], findings)
+        title = f"Advice: {site.trace.source} on {site.cluster.name}"
+        command = asked.command(log, [("--cluster", cluster), *twin.typed(twin_jobs), ("--out", str(out))])
+        missing = write_advice_page(folder, title, findings, command)
+    if missing:
+        print(f"no page: {missing}", file=sys.stderr)
     if as_json:
-        print(content, end="")
+        print(as_json_text(answer), end="")
     else:
         _print(findings, site, out)
 
