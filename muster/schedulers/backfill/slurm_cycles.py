@@ -150,6 +150,10 @@ class SlurmScheduler(BackfillScheduler):
         """What its order remembers, and that no loop is due."""
         return {"order": self.order.initial(cluster), "clocks": Clocks(inf, inf)}
 
+    def due(self, state: State, now: float) -> State:
+        """The state with both loops due, so that the next decision says of each job whether it starts."""
+        return state | {"clocks": Clocks(now, now)}
+
     @property
     def cancels(self) -> bool:
         """Whether it may cancel jobs that run."""
