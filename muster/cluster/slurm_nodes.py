@@ -22,6 +22,8 @@ from muster.problems import InputError, Problem
 
 _GB_PER_MIB = 1024**2 / 1e9
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
+_FREE_TEXT = frozenset({"Comment", "Extra", "Reason"})
+_BEHIND_FREE_TEXT = _FREE_TEXT | {"InstanceId", "InstanceType", "ReservationName"}
 _STARTS = ("NodeName=", "SwitchName=", "BlockName=")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 _GPU = re.compile(r"gpu(?::(?:\(null\)|(?P<type>[^:(]+)))?:(?P<count>\d+)")
@@ -99,8 +101,15 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def read_fields(line: str) -> dict[str, str]:
-    """Return the fields of an entry of `scontrol show`; a value ends where the next name begins."""
-    found = list(_FIELD.finditer(line))
+    """Return the fields of an entry of `scontrol show`; a value ends where the next name begins.
+
+    One of free text ends with its line, or where a field begins that Slurm prints behind it.
+    """
+    found: list[re.Match[str]] = []
+    for one in _FIELD.finditer(line):
+        in_free_text = bool(found) and found[-1][1] in _FREE_TEXT
+        if not in_free_text or one[0].startswith("\n") or one[1] in _BEHIND_FREE_TEXT:
+            found.append(one)
     ends = [*(one.start() for one in found[1:]), len(line)]
     pairs = ((one[1], line[one.end() : end].strip()) for one, end in zip(found, ends, strict=True))
     return {name: "" if value in _NOTHING else value for name, value in pairs}
@@ -112,7 +121,7 @@ def _entries(text: str) -> Iterator[dict[str, str]]:
     for line in [*text.splitlines(), ""]:
         begins = line.strip().startswith(_STARTS)
         if entry and (begins or not line.strip() or not line.startswith((" ", "\t"))):
-            yield read_fields(" ".join(entry))
+            yield read_fields("\n".join(entry))
             entry = []
         if begins or entry:
             entry.append(line.strip())

@@ -10,7 +10,7 @@ import pytest
 import muster
 from muster.cluster.cluster_file import write_cluster_file
 from muster.cluster.shipped import parse_cluster
-from muster.cluster.slurm_nodes import expand_hosts, read_slurm_site
+from muster.cluster.slurm_nodes import expand_hosts, read_fields, read_slurm_site
 from muster.problems import InputError
 
 NODE = """\
@@ -169,3 +169,26 @@ def test_a_slurm_conf_is_refused_as_a_list_of_nodes(name: str) -> None:
     text = f"ClusterName=x\nNodeName={name} Gres=gpu:8 CPUs=48 RealMemory=500000\n"
     with pytest.raises(InputError, match=r"one node an entry\. Hint: a slurm\.conf does not do"):
         read_slurm_site(text, "slurm.conf", "site")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "\n   Comment=ticket 7 said State=DOWN Gres=gpu:1\n   Reason=was State=DRAIN [root@2024-01-01T00:00:00]",
+        " Comment=ticket 7 said State=DOWN Gres=gpu:1 Reason=was State=DRAIN [root@2024-01-01T00:00:00]",
+    ],
+)
+def test_free_text_of_a_node_has_no_fields(end: str) -> None:
+    """Neither where each line ends a field nor with --oneliner."""
+    node = "NodeName=n1 CPUTot=8 Gres=gpu:4 RealMemory=1000 State=IDLE"
+    site = read_slurm_site(node + end, "scontrol.txt", "site")
+    assert (site.cluster.total_gpus, site.away) == (4, frozenset())
+    fields = read_fields(node + end)
+    assert fields["Comment"] == "ticket 7 said State=DOWN Gres=gpu:1"
+    assert fields["Reason"] == "was State=DRAIN [root@2024-01-01T00:00:00]"
+
+
+def test_a_line_after_free_text_counts() -> None:
+    text = "NodeName=n1 CPUTot=8 RealMemory=1000\n   Comment=State=DOWN\n   Gres=gpu:4 State=IDLE"
+    site = read_slurm_site(text, "scontrol.txt", "site")
+    assert (site.cluster.total_gpus, site.away) == (4, frozenset())
