@@ -71,6 +71,26 @@ def test_settings_of_slurm_are_read_with_the_nodes(
 
 
 @pytest.mark.parametrize(
+    ("command", "more"), [("advise", ()), ("would", ("--gpus", "1", "--time-limit", "1h"))]
+)
+def test_no_setting_is_silently_ignored(
+    muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, more: tuple[str, ...]
+) -> None:
+    """Neither where nothing is simulated, as no start is known, nor where the site's are of another scheduler."""
+    monkeypatch.chdir(tmp_path)
+    site(tmp_path, [job("1", (0, 9, 30), "n1", 4, 4)], (node("n1"),))
+    log = Path("sacct.txt").read_text()
+    Path("sacct.txt").write_text(log.replace("|2024-01-01T00:09:00|", "|Unknown|"))
+    asked = (command, "sacct.txt", "--cluster", "scontrol.txt", *more)
+    refused = muster(*asked, "--set", "bogus=1")
+    assert (refused.status, "--set bogus: found '1'; slurm has no such setting" in refused.err) == (2, True)
+    other = muster(*asked, "--scheduler", "fifo")
+    assert (
+        "scontrol.txt: scheduling settings of Slurm are left out: fifo stands for the site's own" in other.err
+    )
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ([], "muster advise: allowed: LOG and --cluster CLUSTER, or --from slurm"),
