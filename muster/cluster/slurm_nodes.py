@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 from muster.cluster.cluster_file import FIRST_RACK, NodeType, machine
-from muster.cluster.description import ANY_GPU, PARTITION, Cluster, Links
+from muster.cluster.description import ANY_GPU, PARTITION, WEIGHT, Cluster, Links
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 
@@ -197,6 +197,7 @@ def _nodes_of_kind(entry: Mapping[str, Any]) -> Iterator[_SlurmNode]:
             _parts(entry["features"]["total"]),
             (entry["partition"]["name"],),
             "+".join(entry["node"]["state"]).upper(),
+            str(entry.get("weight", {}).get("minimum") or 1),
         )
 
 
@@ -266,7 +267,11 @@ def _kind(node: _SlurmNode) -> NodeType:
         gpu_type=gpu_type,
         cpus=node.cpus,
         memory_gb=round(node.memory_mib * _GB_PER_MIB, 3),
-        labels=(*node.features, *(f"{PARTITION}{name}" for name in node.partitions)),
+        labels=(
+            *node.features,
+            *(f"{PARTITION}{name}" for name in node.partitions),
+            *((f"{WEIGHT}{node.weight}",) if node.weight != "1" else ()),
+        ),
     )
 
 
@@ -285,12 +290,14 @@ def _notes(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], away: Collec
     mixed = [node for node in nodes if len(_gpus(node)) > 1]
     if mixed:
         several = f"{counted(len(mixed), 'node')} with GPUs of several types, such as {mixed[0].name}"
-        yield f"{several}: the most frequent type alone is kept"
+        left = sum((_gpus(node) - Counter(dict(_gpus(node).most_common(1))) for node in mixed), Counter())
+        amounts = ", ".join(f"{count:,} {gpu_type}" for gpu_type, count in sorted(left.items()))
+        yield f"{several}: the most frequent type alone is kept; left out: {amounts}"
     shared = [node for node in nodes if re.search(r"(?:shard|mps):", node.gres)]
     if shared:
         yield f"{counted(len(shared), 'node')} with shared GPUs (shard or mps): GPUs are counted whole"
     if len({node.weight for node in nodes}) > 1:
-        yield "weights of nodes are left out: no scheduler here goes by them"
+        yield "weights of nodes are labels, by which the scheduler slurm alone goes"
     if not rack_of:
         yield "no topology: all nodes are in one rack. Hint: add the output of scontrol show topology"
     yield "speeds of links are assumed: see [links] of the file"
