@@ -174,6 +174,12 @@ def command_lines(verb: str, argument: str, flags: Iterable[tuple[str, str]]) ->
     return " \\\n  ".join(lines)
 
 
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown, a line each, the last one ended too."""
+    lines = (header, ["---"] * len(header), *rows)
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n" for cells in lines)
+
+
 def printable(text: str) -> str:
     """The text with escapes in place of what would steer a terminal or turn the order of its characters."""
     return text.translate(_ESCAPED)

@@ -10,6 +10,7 @@ import api
 import commands
 import metrics
 import record
+import results
 import schedulers
 import tables
 from mkdocs.exceptions import PluginError
@@ -19,6 +20,7 @@ PAGES = {
     "reference/commands.md": commands.page,
     "reference/schedulers.md": schedulers.page,
     "reference/record.md": record.page,
+    "reference/results.md": results.page,
     "reference/api.md": api.page,
     "reference/metrics.md": metrics.page,
 }

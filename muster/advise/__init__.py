@@ -1,7 +1,7 @@
 """What a site's log says could be better: read-only, each answer with its evidence."""
 
 from muster.advise.finding import FOUND, NOT_JUDGED, NOTHING, Finding, Saving
-from muster.advise.findings import QUESTIONS
+from muster.advise.findings import QUESTIONS, trials_of
 from muster.advise.read import read_site
 from muster.advise.site import TWIN, TWIN_JOBS, Site
 
@@ -16,4 +16,5 @@ __all__ = [
     "Saving",
     "Site",
     "read_site",
+    "trials_of",
 ]

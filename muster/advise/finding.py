@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from muster.formatting import counted, three_figures
+from muster.formatting import counted, markdown_table, three_figures
 
 FOUND, NOTHING, NOT_JUDGED = "found", "nothing found", "not judged"
 
@@ -52,7 +52,7 @@ class Finding:
         if self.evidence:
             lines += ["", "## Evidence", "", *(f"- {one}" for one in self.evidence)]
         if self.rows:
-            lines += ["", _row(self.columns), _row(["---"] * len(self.columns)), *map(_row, self.rows)]
+            lines += ["", markdown_table(self.columns, self.rows).rstrip("\n")]
         if self.saving is not None:
             lines += ["", "## Saving", "", f"{self.saving} in the time of the log."]
         if self.what_to_do:
@@ -68,7 +68,3 @@ def nothing(name: str, title: str, jobs: int, *evidence: str) -> Finding:
 def not_judged(name: str, missing: str, where: str = "in the log") -> Finding:
     """A question that cannot be answered: `missing` completes "not judged: no ...", `where` says where it lacks."""
     return Finding(name, f"not judged: no {missing} {where}", NOT_JUDGED)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

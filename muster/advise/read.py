@@ -15,6 +15,7 @@ from muster.cluster.slurm_nodes import SlurmSite, read_slurm_site
 from muster.files import read_text
 from muster.formatting import DAY, counted
 from muster.problems import InputError, Problem, Unable
+from muster.schedulers.registry import build
 from muster.slurm_config import SlurmConfig, read_slurm_config
 from muster.slurm_partitions import PartitionLimits
 from muster.slurm_queries import SlurmError, SlurmQueries
@@ -48,10 +49,13 @@ def read_site(
             f"these are settings of the scheduler {TWIN}, and {scheduler} stands for the site's; leave it out"
         )
         raise InputError(Problem("--slurm-config", what, found=str(slurm_config)))
-    config = _config_of(slurm_config, cluster) if scheduler == TWIN else _NOTHING
+    config = _config_of(slurm_config, cluster)
+    if scheduler != TWIN:
+        config = _for_another(config, scheduler)
+    known = {**config.settings, **(settings or {})}
+    build(scheduler, known)
     whole = read_site_log(log)
     jobs, filled = _with_limits_of_partitions(whole.jobs, config.partitions)
-    known = {**config.settings, **(settings or {})}
     site = Site(
         whole.trace,
         jobs,
@@ -118,6 +122,12 @@ def _config_of(slurm_config: Path | None, cluster: str) -> SlurmConfig:
     except InputError:
         hint = "scheduling settings are Slurm's defaults. Hint: add the output of scontrol show config to the file"
         return SlurmConfig({}, (hint,))
+
+
+def _for_another(config: SlurmConfig, scheduler: str) -> SlurmConfig:
+    """What counts where another scheduler stands for the site's: which jobs its partitions take."""
+    what = f"scheduling settings of Slurm are left out: {scheduler} stands for the site's own"
+    return SlurmConfig({}, (what,) if config.settings else (), config.partitions)
 
 
 def read_running_slurm(folder: Path, days: float, queries: SlurmQueries | None = None) -> tuple[Path, str]:

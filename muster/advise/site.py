@@ -10,32 +10,21 @@ import numpy as np
 import polars as pl
 
 from muster.advise.occupancy import Occupancy, occupancy_of
+from muster.advise.trial import Trial, Waits, waits_of
 from muster.cluster import Cluster
 from muster.cluster.description import PARTITION
 from muster.cluster.ledger_arrays import Bools
 from muster.formatting import HOUR, UNKNOWN, counted, duration, percent
 from muster.report.recorded import has_starts
 from muster.schedulers.backfill.slurm_cycles import SlurmCycles
-from muster.schedulers.registry import build, clock_phases
-from muster.simulation import Options, simulate
 from muster.slurm_partitions import PartitionLimits
 from muster.workload.jobs import without_nodes
 from muster.workload.trace import Trace
 
 TWIN = "slurm"
+TWIN_TRIAL = "the site's scheduler"
 TWIN_JOBS = 3000
 """Jobs that a simulation takes by default: the newest of the log."""
-_PHASES = 4
-
-
-@dataclass(frozen=True)
-class Waits:
-    """Waits of one scheduler, in seconds: means over the phases of its clocks, which no log states."""
-
-    mean: float
-    p99: float
-    deviation: float = 0.0
-    """Of the mean wait, over the phases."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +69,8 @@ class Site:
     """Columns that its log would need to say which jobs wait and run."""
     limits: Mapping[str, PartitionLimits] = field(default_factory=dict)
     """Which jobs each partition takes; empty where the site's settings do not say it."""
+    simulated: Mapping[str, Waits] = field(default_factory=dict)
+    """What trials that have run already have found, by name."""
 
     @property
     def ran(self) -> pl.DataFrame:
@@ -126,36 +117,28 @@ class Site:
         if not has_starts(self.newest):
             return None
         recorded = self.newest.jobs["start_seconds"] - self.newest.jobs["submit_seconds"]
-        return Twin(len(recorded), _waits(recorded), self.waits())
+        return Twin(len(recorded), waits_of(recorded), self.waits(TWIN_TRIAL, self.trial()))
 
-    def waits(
+    def trial(
         self,
         order: str | None = None,
         *,
         cluster: Cluster | None = None,
         trace: Trace | None = None,
         knowledge: str = "oracle",
-    ) -> Waits:
-        """Waits of the newest jobs under the site's own scheduler, or under another order in the same cycles."""
+    ) -> Trial:
+        """The newest jobs under the site's own scheduler, or under another order in the same cycles."""
         name, settings = self.scheduler, dict(self.settings)
         if order is not None:
             name = f"{order}+{SlurmCycles.name}"
             cycles = {one.name for one in fields(SlurmCycles)}
             settings = {key: value for key, value in settings.items() if key in cycles}
-        options = Options(restart_cost_seconds=0.0, skip_impossible=True, knowledge=knowledge, records=False)
-        found = []
-        for phase in clock_phases(name, settings, _PHASES):
-            policy = build(name, phase)
-            run = simulate(trace or self.newest, cluster or self.cluster, policy, options)
-            found.append(_waits(run.record.jobs["wait_seconds"]))
-        means = [one.mean for one in found]
-        return Waits(float(np.mean(means)), float(np.mean([one.p99 for one in found])), float(np.std(means)))
+        return Trial(trace or self.newest, cluster or self.cluster, name, settings, knowledge)
+
+    def waits(self, name: str, trial: Trial) -> Waits:
+        """What a trial of a name finds."""
+        return self.simulated[name] if name in self.simulated else trial()
 
     def with_jobs(self, jobs: pl.DataFrame) -> Trace:
         """The newest jobs, changed."""
         return replace(self.newest, jobs=jobs)
-
-
-def _waits(seconds: pl.Series) -> Waits:
-    known = seconds.drop_nulls().to_numpy()
-    return Waits(float(known.mean()), float(np.quantile(known, 0.99))) if len(known) else Waits(0.0, 0.0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _SLURM = "slurm"
 _DAYS = 30.0
 _WIDTH = 100
+_WORTH_A_PROCESS = 200
+"""Jobs from which a simulation takes longer than a process takes to start."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,16 @@ class SlurmSource:
             metavar="N", min=0.1, help="Days of the log to ask for; needs --from slurm (default: 30)."
         ),
     ] = None
+
+    def command(self, log: Path, flags: Sequence[tuple[str, str]]) -> str:
+        """The command as it is typed; files that Slurm wrote are asked for again."""
+        from muster.formatting import command_lines
+
+        if self.source is None:
+            return command_lines("advise", str(log), flags)
+        days = [] if self.days is None else [("--days", f"{self.days:g}")]
+        own = [(name, value) for name, value in flags if name != "--cluster"]
+        return command_lines("advise", f"--from={self.source}", [*days, *own])
 
     def check(self) -> None:
         """Refuses days of a log that is a file."""
@@ -66,6 +79,12 @@ class TwinFlags:
         typer.Option(metavar="NAME", help="Scheduler that stands for the site's own, as in muster simulate."),
     ] = "slurm"
     settings: flags.Settings = None
+
+    def typed(self, twin_jobs: int) -> list[tuple[str, str]]:
+        """These flags as they are typed, with how many jobs are simulated."""
+        config = [] if self.slurm_config is None else [("--slurm-config", str(self.slurm_config))]
+        chosen = [("--set", one) for one in self.settings or ()]
+        return [("--scheduler", self.scheduler), *config, *chosen, ("--twin-jobs", str(twin_jobs))]
 
 
 SiteCluster = Annotated[
@@ -106,6 +125,7 @@ def advise(
     Example: muster advise sacct.txt --cluster scontrol.txt
     """
     from muster.advise import QUESTIONS, read_site
+    from muster.cli.advise_files import write_advice, write_advice_page
     from muster.cli.progress import noted_if_slow
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
@@ -127,23 +147,40 @@ def advise(
         )
         for source, note in notes:
             print(f"{source}: {note}", file=sys.stderr)
+        site = _with_trials(site)
         findings = []
         for number, (name, judge) in enumerate(QUESTIONS.items(), 1):
-            with noted_if_slow(
-                f"{name}: question {number} of {len(QUESTIONS)}; simulations of the log take a while"
-            ):
+            with noted_if_slow(f"{name}: question {number} of {len(QUESTIONS)}"):
                 findings.append(judge(site))
-        for number, finding in enumerate(findings, 1):
-            page = folder / f"{number}-{finding.name}.md"
-            page.write_text(finding.markdown(), encoding="utf-8")
-        content = as_json_text(
-            {"notes": [note for _, note in notes], "findings": [one.to_dict() for one in findings]}
-        )
-        (folder / "advice.json").write_text(content, encoding="utf-8")
+        answer = write_advice(folder, [note for _, note in notes], findings)
+        title = f"Advice: {site.trace.source} on {site.cluster.name}"
+        command = asked.command(log, [("--cluster", cluster), *twin.typed(twin_jobs), ("--out", str(out))])
+        missing = write_advice_page(folder, title, findings, command)
+    if missing:
+        print(f"no page: {missing}", file=sys.stderr)
     if as_json:
-        print(content, end="")
+        print(as_json_text(answer), end="")
     else:
         _print(findings, site, out)
+
+
+def _with_trials(site: Site) -> Site:
+    """The site with all simulations done, several at a time; a small log is simulated where it is asked for."""
+    from muster.advise import trials_of
+    from muster.cli.progress import noted_if_slow, progress_bars
+    from muster.formatting import counted
+    from muster.parallel import run_all
+
+    jobs = len(site.newest.jobs)
+    trials = trials_of(site) if jobs >= _WORTH_A_PROCESS else {}
+    if not trials:
+        return site
+    what = f"{counted(len(trials), 'simulation')} of the newest {counted(jobs, 'job')} take a while"
+    with (
+        noted_if_slow(what),
+        progress_bars(list(trials), max(trial.jobs for trial in trials.values())) as show,
+    ):
+        return replace(site, simulated=run_all(trials, os.cpu_count() or 1, show))
 
 
 def asked_files(

@@ -67,7 +67,14 @@ def capacity(
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
     from muster.parallel import run_all
-    from muster.sweep.capacity import answer_of, as_dict, curve_of, parse_added, parse_target, runs_of
+    from muster.sweep.capacity import (
+        as_dict,
+        curve_of,
+        parse_added,
+        parse_target,
+        runs_of,
+        write_curve,
+    )
 
     errors = ErrorCollector()
     inputs = given.inputs(errors, trace, cluster)
@@ -81,8 +88,8 @@ def capacity(
         with progress_bars(list(runs), len(inputs.trace.jobs)) as show:
             results = run_all(runs, os.cpu_count() or 1, show)
         points = curve_of(results, inputs, added, bound)
-        content = as_json_text({"scheduler": scheduler, **as_dict(points, added, bound)})
-        (folder / "capacity.json").write_text(content, encoding="utf-8")
+        answer = {"scheduler": scheduler, **as_dict(points, added, bound)}
+        write_curve(folder, answer)
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
@@ -103,10 +110,10 @@ def capacity(
     for note in dict.fromkeys(note for result in results.values() for note in result.notes):
         print(note, file=sys.stderr)
     if as_json:
-        print(content, end="")
+        print(as_json_text(answer), end="")
         return
     _print(points, bound)
-    print(answer_of(points, added, bound))
+    print(answer["answer"])
     if not missing:
         print(f"The page with the curve: {out / 'report.html'}")
 

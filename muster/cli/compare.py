@@ -53,16 +53,17 @@ def compare(
 
     Example: muster compare trace.csv --cluster philly --scheduler las
     """
-    from muster.cli.progress import progress_bars
+    from muster.cli.progress import progress_bars, spinner
     from muster.extras import CHARTS, missing_extra
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
     from muster.parallel import run_all
-    from muster.report.recorded import RECORDED, has_starts, recorded, summary_of
+    from muster.report.comparison import write_comparison
 
     errors = ErrorCollector()
     first, *more = cluster
-    inputs = given.inputs(errors, trace, first)
+    with spinner(f"Reading {trace}"):
+        inputs = given.inputs(errors, trace, first)
     on_clusters = [inputs, *(inputs.on(errors, name) for name in more)]
     names = scheduler or list(COMPARED_BY_DEFAULT)
     own_names = errors.of(_folder_names, names)
@@ -81,21 +82,17 @@ def compare(
         folders = list(works)
         with progress_bars(folders, len(inputs.trace.jobs)) as show:
             summaries = list(run_all(works, workers or os.cpu_count() or 1, show).values())
-        history = {}
-        if has_starts(inputs.trace):
-            record = recorded(inputs.trace, inputs.cluster)
-            history = {RECORDED: summary_of(record)}
-            (folder / RECORDED).mkdir()
-            record.write(folder / RECORDED)
-        content = as_json_text({"runs": folders, **history})
-        (folder / "comparison.json").write_text(content, encoding="utf-8")
+        history = _write_history(folder, inputs)
+        rows = {**history, **dict(zip(folders, summaries, strict=True))}
+        write_comparison(folder, folders, rows, history)
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
             from muster.inputs import knowledge_of
             from muster.report.page import write_report
 
-            write_report(folder, knowledge_of=knowledge_of)
+            with spinner("Drawing the page and its charts"):
+                write_report(folder, knowledge_of=knowledge_of)
     own_notes = (note for summary in summaries for note in summary["notes"][len(inputs.trace.notes) :])
     for note in dict.fromkeys(own_notes):
         print(note, file=sys.stderr)
@@ -111,6 +108,21 @@ def compare(
     console.print(comparison_table([*history.values(), *summaries], console.width))
     if not missing:
         print(f"The page with charts: {out / 'report.html'}")
+
+
+def _write_history(folder: Path, inputs: Inputs) -> dict[str, dict[str, Any]]:
+    """What the log records, as a run of its own in the folder; its summary by its name, nothing without starts."""
+    from muster.formatting import as_json_text
+    from muster.report.recorded import RECORDED, has_starts, recorded, summary_of
+
+    if not has_starts(inputs.trace):
+        return {}
+    record = recorded(inputs.trace, inputs.cluster)
+    summary = summary_of(record)
+    (folder / RECORDED).mkdir()
+    record.write(folder / RECORDED)
+    (folder / RECORDED / "summary.json").write_text(as_json_text(summary), encoding="utf-8")
+    return {RECORDED: summary}
 
 
 def _say_whose(inputs: Inputs, names: Sequence[str]) -> None:

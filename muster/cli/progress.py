@@ -86,3 +86,15 @@ def noted_if_slow(what: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    """On a terminal what is being waited for, moving, and gone at the end; a log or a pipe has lines now and then."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield

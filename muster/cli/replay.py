@@ -88,7 +88,8 @@ def _print(file: SnapshotFile, again: Replayed) -> None:
         print(f"{counted(len(rows) - _SHOWN, 'more job')}; --json has all.")
     if different:
         alike = len(file.jobs.number) - len(different)
-        print(f"{counted(len(different), 'job')} differ; of {alike:,} both say the same.")
+        verb = "differs" if len(different) == 1 else "differ"
+        print(f"{counted(len(different), 'job')} {verb}; of {alike:,} both say the same.")
         return
     changes = counted(len(file.decision.actions), "action")
     print(f"The same decision: {changes}, {counted(len(file.decision.pending), 'job')} waiting.")

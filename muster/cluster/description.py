@@ -19,6 +19,8 @@ MAX_GPUS_PER_NODE = 60
 
 PARTITION = "partition:"
 """What the label of a partition's nodes begins with."""
+WEIGHT = "weight:"
+"""What the label with a node's weight begins with: Slurm takes nodes of a lower weight first."""
 ANY_GPU = "GPU"
 """The type of GPUs whose type is not stated."""
 
@@ -67,6 +69,12 @@ class Node:
     labels: tuple[str, ...] = ()
     further: tuple[float, ...] = (0.0,) * len(FURTHER)
     """Of the resources that do not come with Muster, in the order of `FURTHER`."""
+
+    @property
+    def weight(self) -> int:
+        """That of its label, else Slurm's default."""
+        stated = (label.removeprefix(WEIGHT) for label in self.labels if label.startswith(WEIGHT))
+        return next((int(weight) for weight in stated if weight.isdecimal()), 1)
 
     @property
     def amounts(self) -> tuple[float, ...]:
@@ -134,6 +142,12 @@ class Cluster:
     def states_gpu_types(self) -> bool:
         """Whether any node with GPUs has a type of its own, not the `GPU` of descriptions without one."""
         return any(gpu_type != ANY_GPU for gpu_type in self.gpu_types)
+
+    @cached_property
+    def weights(self) -> tuple[int, ...] | None:
+        """The weight of each node; None if all are alike."""
+        weights = tuple(node.weight for node in self.nodes)
+        return weights if len(set(weights)) > 1 else None
 
     @cached_property
     def node_index(self) -> Mapping[str, int]:

@@ -16,12 +16,14 @@ from itertools import product
 from typing import Any
 
 from muster.cluster.cluster_file import FIRST_RACK, NodeType, machine
-from muster.cluster.description import ANY_GPU, PARTITION, Cluster, Links
+from muster.cluster.description import ANY_GPU, PARTITION, WEIGHT, Cluster, Links
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 
 _GB_PER_MIB = 1024**2 / 1e9
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
+_FREE_TEXT = frozenset({"Comment", "Extra", "Reason"})
+_BEHIND_FREE_TEXT = _FREE_TEXT | {"InstanceId", "InstanceType", "ReservationName"}
 _STARTS = ("NodeName=", "SwitchName=", "BlockName=")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 _GPU = re.compile(r"gpu(?::(?:\(null\)|(?P<type>[^:(]+)))?:(?P<count>\d+)")
@@ -99,8 +101,15 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def read_fields(line: str) -> dict[str, str]:
-    """Return the fields of an entry of `scontrol show`; a value ends where the next name begins."""
-    found = list(_FIELD.finditer(line))
+    """Return the fields of an entry of `scontrol show`; a value ends where the next name begins.
+
+    One of free text ends with its line, or where a field begins that Slurm prints behind it.
+    """
+    found: list[re.Match[str]] = []
+    for one in _FIELD.finditer(line):
+        in_free_text = bool(found) and found[-1][1] in _FREE_TEXT
+        if not in_free_text or one[0].startswith("\n") or one[1] in _BEHIND_FREE_TEXT:
+            found.append(one)
     ends = [*(one.start() for one in found[1:]), len(line)]
     pairs = ((one[1], line[one.end() : end].strip()) for one, end in zip(found, ends, strict=True))
     return {name: "" if value in _NOTHING else value for name, value in pairs}
@@ -112,7 +121,7 @@ def _entries(text: str) -> Iterator[dict[str, str]]:
     for line in [*text.splitlines(), ""]:
         begins = line.strip().startswith(_STARTS)
         if entry and (begins or not line.strip() or not line.startswith((" ", "\t"))):
-            yield read_fields(" ".join(entry))
+            yield read_fields("\n".join(entry))
             entry = []
         if begins or entry:
             entry.append(line.strip())
@@ -188,6 +197,7 @@ def _nodes_of_kind(entry: Mapping[str, Any]) -> Iterator[_SlurmNode]:
             _parts(entry["features"]["total"]),
             (entry["partition"]["name"],),
             "+".join(entry["node"]["state"]).upper(),
+            str(entry.get("weight", {}).get("minimum") or 1),
         )
 
 
@@ -257,7 +267,11 @@ def _kind(node: _SlurmNode) -> NodeType:
         gpu_type=gpu_type,
         cpus=node.cpus,
         memory_gb=round(node.memory_mib * _GB_PER_MIB, 3),
-        labels=(*node.features, *(f"{PARTITION}{name}" for name in node.partitions)),
+        labels=(
+            *node.features,
+            *(f"{PARTITION}{name}" for name in node.partitions),
+            *((f"{WEIGHT}{node.weight}",) if node.weight != "1" else ()),
+        ),
     )
 
 
@@ -276,12 +290,14 @@ def _notes(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], away: Collec
     mixed = [node for node in nodes if len(_gpus(node)) > 1]
     if mixed:
         several = f"{counted(len(mixed), 'node')} with GPUs of several types, such as {mixed[0].name}"
-        yield f"{several}: the most frequent type alone is kept"
+        left = sum((_gpus(node) - Counter(dict(_gpus(node).most_common(1))) for node in mixed), Counter())
+        amounts = ", ".join(f"{count:,} {gpu_type}" for gpu_type, count in sorted(left.items()))
+        yield f"{several}: the most frequent type alone is kept; left out: {amounts}"
     shared = [node for node in nodes if re.search(r"(?:shard|mps):", node.gres)]
     if shared:
         yield f"{counted(len(shared), 'node')} with shared GPUs (shard or mps): GPUs are counted whole"
     if len({node.weight for node in nodes}) > 1:
-        yield "weights of nodes are left out: no scheduler here goes by them"
+        yield "weights of nodes are labels, by which the scheduler slurm alone goes"
     if not rack_of:
         yield "no topology: all nodes are in one rack. Hint: add the output of scontrol show topology"
     yield "speeds of links are assumed: see [links] of the file"

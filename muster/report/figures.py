@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from muster import formatting
+from muster.report.metrics import value_at
 
 Show = Callable[[float | None], str]
 TIME = None
@@ -36,9 +37,7 @@ class Figure:
 
     def of(self, summary: Mapping[str, Any]) -> float | None:
         """The figure of one run; None where it has none."""
-        value: Any = summary
-        for part in self.path.split("."):
-            value = value[part]
+        value = value_at(summary, self.path)
         return None if value is None else float(value)
 
     def show_in(self, values: Sequence[float | None]) -> tuple[Show, str]:

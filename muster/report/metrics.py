@@ -84,6 +84,14 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
     return summary
 
 
+def value_at(summary: Mapping[str, Any], path: str) -> Any:
+    """What stands in a summary at a path such as `jct_seconds.mean`."""
+    value: Any = summary
+    for part in path.split("."):
+        value = value[part]
+    return value
+
+
 def distribution(values: pl.Series) -> dict[str, float | None]:
     """Mean, p50, p90, p95, p99 and max; quantiles by linear interpolation between the two nearest ranks."""
     known = _known(values)

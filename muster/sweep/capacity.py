@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from muster.cluster import Cluster, Node
 from muster.cluster.description import ANY_GPU
 from muster.cluster.more_nodes import of_type, with_more
 from muster.cluster.shipped import parse_cluster
-from muster.formatting import UNKNOWN, counted, duration
+from muster.formatting import UNKNOWN, as_json_text, counted, duration, markdown_table
 from muster.inputs import Inputs
 from muster.problems import InputError, Problem
 from muster.report import summarise
@@ -213,6 +215,16 @@ def rows_of(points: Sequence[CapacityPoint]) -> list[tuple[str, str, str, str, s
         )
         for point in points
     ]
+
+
+def write_curve(folder: Path, answer: Mapping[str, Any]) -> None:
+    """Write what `as_dict` says as `capacity.json`, its curve as `capacity.csv` and `capacity.md`."""
+    (folder / "capacity.json").write_text(as_json_text(answer), encoding="utf-8")
+    text = pl.DataFrame(answer["curve"]).write_csv()
+    (folder / "capacity.csv").write_text(text, encoding="utf-8")
+    header, *rows = (line.split(",") for line in text.splitlines())
+    table = markdown_table(header, rows)
+    (folder / "capacity.md").write_text(f"{answer['answer']}\n\n{table}", encoding="utf-8")
 
 
 def as_dict(points: Sequence[CapacityPoint], added: Added, target: Target) -> dict[str, Any]:

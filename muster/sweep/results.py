@@ -8,27 +8,28 @@ from typing import Any
 
 import polars as pl
 
+from muster.report.comparison import row_of
 from muster.sweep.grid import Point
 from muster.sweep.pieces import name_of
 from muster.sweep.statistics import Estimate, estimate, relative_difference
 
-FIGURES = {
-    "jct_mean_seconds": "jct_seconds.mean",
-    "jct_p50_seconds": "jct_seconds.p50",
-    "jct_p90_seconds": "jct_seconds.p90",
-    "jct_p99_seconds": "jct_seconds.p99",
-    "wait_mean_seconds": "wait_seconds.mean",
-    "wait_p99_seconds": "wait_seconds.p99",
-    "makespan_seconds": "makespan_seconds",
-    "slowdown_mean": "slowdown.mean",
-    "rho_mean": "fairness.rho_mean",
-    "gpu_use": "utilization.gpu",
-    "cpu_use": "utilization.cpu",
-    "memory_use": "utilization.memory",
-    "fragmentation": "fragmentation",
-    "preemptions": "preemptions",
-}
-"""Column, and where the figure stands in `summary.json`."""
+FIGURES = (
+    "jct_mean_seconds",
+    "jct_p50_seconds",
+    "jct_p90_seconds",
+    "jct_p99_seconds",
+    "wait_mean_seconds",
+    "wait_p99_seconds",
+    "makespan_seconds",
+    "slowdown_mean",
+    "rho_mean",
+    "gpu_use",
+    "cpu_use",
+    "memory_use",
+    "fragmentation",
+    "preemptions",
+)
+"""Columns of a comparison of which a sweep has means."""
 
 COUNTS = ("jobs", "completed", "unfinished", "refused")
 PLACE = ("workload", "load", "load_unit", "cluster", "options", "scheduler")
@@ -74,10 +75,10 @@ def cells_frame(points: Sequence[Point], summaries: Sequence[Mapping[str, Any]])
             "cell": name_of(point.cell),
             **{name: getattr(point, name) for name in PLACE},
             "seed": point.seed,
-            **{name: summary[name] for name in COUNTS},
-            **{name: _at(summary, path) for name, path in FIGURES.items()},
+            **{name: row[name] for name in COUNTS},
+            **{name: row[name] for name in FIGURES},
         }
-        for point, summary in zip(points, summaries, strict=True)
+        for point, row in zip(points, map(row_of, summaries), strict=True)
     ]
     return pl.DataFrame(rows, schema=SCHEMA)
 
@@ -125,13 +126,6 @@ def as_rows(means: Sequence[Mean]) -> list[dict[str, Any]]:
 def as_json(means: Sequence[Mean]) -> list[dict[str, Any]]:
     """The means as they stand in `sweep.json`."""
     return [asdict(mean) for mean in means]
-
-
-def _at(summary: Mapping[str, Any], path: str) -> float | None:
-    value: Any = summary
-    for part in path.split("."):
-        value = value[part]
-    return None if value is None else float(value)
 
 
 def _estimate(values: pl.Series) -> Estimate | None:

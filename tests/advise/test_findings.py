@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding, occupancy, read_site
+from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding, occupancy, read_site, trials_of
+from muster.advise.trial import Waits
+from muster.parallel import run_all
 
 from .sites import job, node, site
 
@@ -154,6 +157,21 @@ def test_another_node_shortens_the_queue(tmp_path: Path) -> None:
     found = judged("more-nodes", tmp_path, queue_behind_a_long_job(), (node("n1"),))
     assert found.status == FOUND
     assert found.title.startswith("1 more node of 4 GPU")
+
+
+def test_trials_of_processes_give_the_same_findings(tmp_path: Path) -> None:
+    """All that questions simulate is known beforehand, so that several can run at a time."""
+    alone = site(tmp_path, queue_behind_a_long_job(), (node("n1"),))
+    reports: list[str] = []
+    trials = trials_of(alone)
+    assert [name.split()[0] for name in trials] == ["the", "order", "order", "order", "more"]
+    found = run_all(trials, 2, lambda name, progress: reports.append(f"{name} {progress.jobs_done}"))
+    beside = replace(alone, simulated=found)
+    for judge in QUESTIONS.values():
+        assert judge(beside) == judge(alone)
+    assert reports
+    marked = replace(alone, simulated=dict.fromkeys(trials, Waits(1e6, 1e6)))
+    assert "11.6 d" in QUESTIONS["more-nodes"](marked).rows[0][3], "what has run is not run again"
 
 
 @pytest.mark.parametrize("name", ["stranded-gpus", "fragmentation", "scattered-gangs", "walled-partitions"])

@@ -55,6 +55,14 @@ def test_the_curve_and_the_least_number_that_meets(muster: Muster, trace: str, t
     assert answer["answer"].startswith("2 more nodes of 8 H100 meet mean wait < 1.67 min: 1.46 min.")
     assert json.loads((out / "capacity.json").read_text())["curve"] == answer["curve"]
     assert "2 more nodes" in (out / "report.html").read_text()
+    rows = list(csv.reader((out / "capacity.csv").read_text().splitlines()))
+    assert rows[0] == list(answer["curve"][0])
+    assert [row[:3] for row in rows[1:]] == [
+        [str(one[name]) for name in ("nodes", "gpus", "seconds")] for one in answer["curve"]
+    ]
+    said, _, header, _, *lines = (out / "capacity.md").read_text().splitlines()
+    assert said == answer["answer"]
+    assert [line.strip("| ").split(" | ") for line in (header, *lines)] == rows
 
 
 def test_the_page_has_the_curve_as_picture_table_and_files(

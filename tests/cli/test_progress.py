@@ -6,7 +6,7 @@ import pytest
 
 from muster.cli.kept_runs import _bar
 from muster.cli.profile_view import progress_line
-from muster.cli.progress import LinesNowAndThen, progress_bars
+from muster.cli.progress import LinesNowAndThen, progress_bars, spinner
 from muster.simulation import Progress
 
 
@@ -22,6 +22,19 @@ def test_a_short_run_writes_nothing_into_a_log(capsys: pytest.CaptureFixture[str
     with progress_bars(["fifo"], 10) as show:
         show("fifo", Progress(jobs_done=5, simulated_seconds=60.0, jobs=10))
     assert capsys.readouterr().err == ""
+
+
+def test_a_spinner_is_seen_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with spinner("Reading a.csv"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with spinner("Reading a.csv"):
+        pass
+    assert "Reading a.csv" in capsys.readouterr().err
 
 
 def test_runs_sweeps_and_profiles_say_how_far_they_are(

@@ -55,6 +55,34 @@ def test_another_scheduler_differs_action_by_action(muster: Muster, snapshot: Pa
     assert "start on node-0" in text
 
 
+def test_slurm_says_why_each_job_of_another_waits(
+    muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loops are due at the moment of the snapshot: it starts what fits, and reserves for the others."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(
+        "job_id,submit_seconds,gpus,duration_seconds,time_limit_seconds\n"
+        "0,0,6,900,1000\n1,10,8,900,1000\n2,20,2,90,100\n3,20,1,9000,9000\n"
+    )
+    assert muster(*SIMULATE, "--snapshot-at", "20s").status == 0
+    done = muster("replay", "run/snapshot.json", "--scheduler", "slurm", "--json")
+    decision = json.loads(done.out)["replayed"]
+    assert [(one["job"], one["action"]) for one in decision["actions"]] == [("2", "start")]
+    waits = {one["job"]: (one["reason"], one["parameters"]) for one in decision["pending"]}
+    # Job 0 ends at 1000 s by its limit. Job 1 has all GPUs after it until 2000 s, rounded down to a multiple of 60.
+    assert waits == {"1": ("reserved", {"seconds": 980.0}), "3": ("reserved", {"seconds": 1960.0})}
+
+
+def test_one_job_differs(muster: Muster, snapshot: Path) -> None:
+    file = json.loads(snapshot.read_text())
+    file["decision"]["pending"][0]["reason"] = "held"
+    snapshot.write_text(json.dumps(file))
+    assert "1 job differs; of " in muster("replay", snapshot).out
+    file["decision"]["pending"][1]["reason"] = "held"
+    snapshot.write_text(json.dumps(file))
+    assert "2 jobs differ; of " in muster("replay", snapshot).out
+
+
 def test_settings_change_the_decision(muster: Muster, snapshot: Path) -> None:
     answer = json.loads(muster("replay", snapshot, "--set", "preemptive=true", "--json").out)
     assert answer["replayed"]["remembers"] is False

@@ -10,7 +10,7 @@ import pytest
 import muster
 from muster.cluster.cluster_file import write_cluster_file
 from muster.cluster.shipped import parse_cluster
-from muster.cluster.slurm_nodes import expand_hosts, read_slurm_site
+from muster.cluster.slurm_nodes import expand_hosts, read_fields, read_slurm_site
 from muster.problems import InputError
 
 NODE = """\
@@ -87,7 +87,8 @@ def test_a_cluster_of_a_site_has_what_it_leaves_out(tmp_path: Path) -> None:
 def test_mig_profiles_are_gpu_types() -> None:
     site = read_slurm_site(described("gpu:a100:2,gpu:1g.10gb:14,shard:8"), "nodes.txt", "site")
     assert (site.cluster.nodes[0].gpu_type, site.cluster.nodes[0].gpus) == ("1g.10gb", 14)
-    assert any("4 nodes with GPUs of several types" in note for note in site.notes)
+    note = next(note for note in site.notes if note.startswith("4 nodes with GPUs of several types"))
+    assert note.endswith("such as n01: the most frequent type alone is kept; left out: 8 a100")
     assert any("shared GPUs" in note for note in site.notes)
 
 
@@ -153,14 +154,29 @@ def test_host_lists_expand_as_slurm_writes_them(text: str, names: list[str]) -> 
     assert expand_hosts(text) == names
 
 
-@pytest.mark.parametrize(("weights", "noted"), [(("1", "1"), False), (("1", "10"), True)])
-def test_weights_of_nodes_are_noted(weights: tuple[str, str], noted: bool) -> None:
+@pytest.mark.parametrize(
+    ("weights", "expected"), [((1, 1), None), ((1, 10), (1, 10)), ((10, 10), None), ((3, 2), (3, 2))]
+)
+def test_weights_are_labels_and_noted_where_they_differ(
+    tmp_path: Path, weights: tuple[int, int], expected: tuple[int, int] | None
+) -> None:
     lines = [
         f"NodeName=n{at} CPUTot=8 RealMemory=1000 Gres=gpu:4 State=IDLE Weight={weight}"
         for at, weight in enumerate(weights)
     ]
-    site = read_slurm_site("\n".join(lines), "site", "site")
-    assert any("weights of nodes" in note for note in site.notes) == noted
+    entries = [
+        {"nodes": {"nodes": [f"n{at}"]}, "cpus": {"minimum": 8}, "memory": {"minimum": 1000},
+         "gres": {"total": "gpu:4"}, "features": {"total": ""}, "partition": {"name": ""},
+         "weight": {"minimum": weight, "maximum": weight}, "node": {"state": ["IDLE"]}}
+        for at, weight in enumerate(weights)
+    ]  # fmt: skip
+    for text in ("\n".join(lines), json.dumps({"sinfo": entries})):
+        site = read_slurm_site(text, "site", "site")
+        assert site.cluster.weights == expected
+        assert [node.weight for node in site.cluster.nodes] == list(weights)
+        assert any("weights of nodes" in note for note in site.notes) == (expected is not None)
+        write_cluster_file(site.cluster, tmp_path / "cluster.toml")
+        assert parse_cluster(str(tmp_path / "cluster.toml")).weights == expected
 
 
 @pytest.mark.parametrize("name", ["node[1-8]", "n1,n2", "DEFAULT"])
@@ -169,3 +185,26 @@ def test_a_slurm_conf_is_refused_as_a_list_of_nodes(name: str) -> None:
     text = f"ClusterName=x\nNodeName={name} Gres=gpu:8 CPUs=48 RealMemory=500000\n"
     with pytest.raises(InputError, match=r"one node an entry\. Hint: a slurm\.conf does not do"):
         read_slurm_site(text, "slurm.conf", "site")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "\n   Comment=ticket 7 said State=DOWN Gres=gpu:1\n   Reason=was State=DRAIN [root@2024-01-01T00:00:00]",
+        " Comment=ticket 7 said State=DOWN Gres=gpu:1 Reason=was State=DRAIN [root@2024-01-01T00:00:00]",
+    ],
+)
+def test_free_text_of_a_node_has_no_fields(end: str) -> None:
+    """Neither where each line ends a field nor with --oneliner."""
+    node = "NodeName=n1 CPUTot=8 Gres=gpu:4 RealMemory=1000 State=IDLE"
+    site = read_slurm_site(node + end, "scontrol.txt", "site")
+    assert (site.cluster.total_gpus, site.away) == (4, frozenset())
+    fields = read_fields(node + end)
+    assert fields["Comment"] == "ticket 7 said State=DOWN Gres=gpu:1"
+    assert fields["Reason"] == "was State=DRAIN [root@2024-01-01T00:00:00]"
+
+
+def test_a_line_after_free_text_counts() -> None:
+    text = "NodeName=n1 CPUTot=8 RealMemory=1000\n   Comment=State=DOWN\n   Gres=gpu:4 State=IDLE"
+    site = read_slurm_site(text, "scontrol.txt", "site")
+    assert (site.cluster.total_gpus, site.away) == (4, frozenset())

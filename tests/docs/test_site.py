@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from muster.cli.app import COMMANDS
+from muster.report.comparison import COLUMNS
 from muster.runtime.records import TABLES
 from muster.schedulers.reasons import REASONS
 from muster.schedulers.registry import parts, presets
@@ -60,6 +61,12 @@ def test_every_column_of_the_record_is_described(site: Path) -> None:
     rows = dict(re.findall(r"<tr>\s*<td><code>(\w+)</code></td>(.*?)</tr>", page, re.DOTALL))
     assert rows.keys() == {name for columns in TABLES.values() for name in columns} | set(REASONS)
     assert [name for name, cells in rows.items() if not re.search(r"<td>[^<]{3,}.*</td>\s*$", cells)] == []
+
+
+def test_every_column_of_a_comparison_is_described(site: Path) -> None:
+    page = (site / "reference" / "results.html").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"<tr>\s*<td><code>(\w+)</code></td>(.*?)</tr>", page, re.DOTALL))
+    assert {column.name for column in COLUMNS} <= rows.keys()
 
 
 def test_every_path_of_the_api_has_a_section(site: Path) -> None:

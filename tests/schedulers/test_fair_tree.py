@@ -6,15 +6,20 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muster.schedulers.fair_tree import Association, fair_tree_factors
+from muster.runtime.scheduler_memory import from_bytes, to_bytes
+from muster.schedulers.fair_tree import Association, FairTree
+
+from .reference_fair_tree import fair_tree_factors
 
 
 def factors(tree: Mapping[str, tuple[tuple[float, ...], float]]) -> list[float]:
     """Of associations `account/user` with their raw shares and usage."""
     associations = [Association(tuple(path.split("/")), shares) for path, (shares, _) in tree.items()]
-    usage = np.array([usage for _, usage in tree.values()])
-    found: list[float] = fair_tree_factors(associations, usage).tolist()
+    usage = np.array([usage for _, usage in tree.values()], np.float64)
+    found: list[float] = FairTree(associations).factors(usage).tolist()
     return found
 
 
@@ -57,3 +62,31 @@ def test_deep_accounts_pass_their_level_on() -> None:
         "biology/lab3/cem": ((1, 1, 1), 40.0),
     }
     assert factors(tree) == [2 / 4, 3 / 4, 1 / 4]
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[list[Association], list[float]]:
+    """Users of accounts at several depths, with shares and usage of which many tie."""
+    path = st.tuples(st.lists(st.sampled_from("ab"), min_size=1, max_size=3), st.sampled_from("xyz"))
+    paths = draw(st.lists(path.map(lambda one: (*one[0], one[1])), min_size=1, max_size=10, unique=True))
+    shares, usage = (
+        st.sampled_from((0.0, 1.0, 2.0, 3.5)),
+        st.sampled_from((0.0, 10.0, 30.0)) | st.floats(0, 99),
+    )
+    return [Association(one, tuple(draw(shares) for _ in one)) for one in paths], [draw(usage) for _ in paths]
+
+
+@given(trees())
+def test_ranks_are_those_of_a_plain_recursion(tree: tuple[list[Association], list[float]]) -> None:
+    associations, usage = tree[0], np.array(tree[1])
+    found = FairTree(associations)
+    found.factors(usage[::-1].copy())  # An earlier tick leaves nothing behind.
+    assert found.factors(usage).tolist() == fair_tree_factors(associations, usage).tolist()
+
+
+def test_a_tree_read_from_a_database_ranks_the_same() -> None:
+    tree = FairTree([Association(("a", "x"), (1.0, 1.0)), Association(("b", "y"), (1.0, 2.0))])
+    again = from_bytes(to_bytes(tree, "multifactor"), "multifactor", None)
+    usage = np.array([1.0, 2.0])
+    assert again.associations == tree.associations
+    assert again.factors(usage).tolist() == tree.factors(usage).tolist() == [2 / 3, 1 / 3]

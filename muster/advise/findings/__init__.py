@@ -16,7 +16,9 @@ from muster.advise.findings import (
     time_limits,
     walled_partitions,
 )
-from muster.advise.site import Site
+from muster.advise.site import TWIN_TRIAL, Site
+from muster.advise.trial import Trial
+from muster.report.recorded import has_starts
 
 QUESTIONS: dict[str, Callable[[Site], Finding]] = {
     one.NAME: one.judge
@@ -33,3 +35,11 @@ QUESTIONS: dict[str, Callable[[Site], Finding]] = {
     )
 }
 """By name, in the order in which they are asked."""
+
+
+def trials_of(site: Site) -> dict[str, Trial]:
+    """The simulations that the answers rest on, by name; none where the log has no starts."""
+    if not has_starts(site.newest):
+        return {}
+    asked = (one.trials(site) for one in (time_limits, queue_order, more_nodes))
+    return {TWIN_TRIAL: site.trial(), **{name: trial for some in asked for name, trial in some.items()}}

@@ -6,6 +6,8 @@ from math import ceil
 
 from muster.advise.finding import NOTHING, Finding, Saving, not_judged
 from muster.advise.site import Site
+from muster.advise.trial import Trial
+from muster.cluster import Node
 from muster.cluster.more_nodes import with_more
 from muster.formatting import HOUR, counted, duration
 
@@ -14,17 +16,31 @@ _SHARE = 0.1
 """Of the nodes of a kind, how many more are tried."""
 
 
+def trials(site: Site) -> dict[str, Trial]:
+    """A tenth more nodes of each kind."""
+    return {
+        f"more {node.type_name}": site.trial(cluster=with_more(site.cluster, node, count))
+        for node, count in _kinds(site)
+    }
+
+
+def _kinds(site: Site) -> list[tuple[Node, int]]:
+    """A node of each kind with GPUs, and how many more are tried."""
+    kinds = dict.fromkeys(node.type_name for node in site.cluster.nodes if node.gpus)
+    alike = ([node for node in site.cluster.nodes if node.type_name == kind] for kind in kinds)
+    return [(nodes[0], ceil(_SHARE * len(nodes))) for nodes in alike]
+
+
 def judge(site: Site) -> Finding:
     """Run the twin with a tenth more nodes of each kind."""
     twin = site.twin
     if twin is None:
         return not_judged(NAME, "starts (Start)")
     tried = []
-    for kind in dict.fromkeys(node.type_name for node in site.cluster.nodes if node.gpus):
-        alike = [node for node in site.cluster.nodes if node.type_name == kind]
-        count = ceil(_SHARE * len(alike))
-        wait = site.waits(cluster=with_more(site.cluster, alike[0], count)).mean
-        tried.append(((twin.simulated.mean - wait) / (count * alike[0].gpus), kind, count, alike[0], wait))
+    for (name, trial), (node, count) in zip(trials(site).items(), _kinds(site), strict=True):
+        wait = site.waits(name, trial).mean
+        gained = twin.simulated.mean - wait
+        tried.append((gained / (count * node.gpus), node.type_name, count, node, wait))
     _, _, count, node, wait = max(tried, key=lambda one: one[0])
     gain = twin.simulated.mean - wait
     columns = ("kind", "more nodes", "GPUs each", "mean wait", "seconds saved for each GPU")

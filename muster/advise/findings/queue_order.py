@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from muster.advise.finding import NOTHING, Finding, Saving, not_judged
 from muster.advise.site import TWIN, Site
+from muster.advise.trial import Trial
 from muster.formatting import HOUR, duration, percent
 
 NAME = "queue-order"
@@ -35,6 +36,13 @@ _ORDERS: Mapping[str, _Order] = {
 """None of them stops a running job."""
 
 
+def trials(site: Site) -> dict[str, Trial]:
+    """The orders in the cycles of the twin; none for another scheduler."""
+    if site.scheduler != TWIN:
+        return {}
+    return {f"order {name}": site.trial(name, knowledge=order.knowledge) for name, order in _ORDERS.items()}
+
+
 def judge(site: Site) -> Finding:
     """Run the twin's jobs in other orders; a gain counts only above the twin's own error."""
     twin = site.twin
@@ -44,7 +52,9 @@ def judge(site: Site) -> Finding:
         return not_judged(
             NAME, "cycles of Slurm", f"in {site.scheduler}, which stands for the site's scheduler"
         )
-    waits = {name: site.waits(name, knowledge=order.knowledge) for name, order in _ORDERS.items()}
+    waits = {
+        name: site.waits(trial, one) for name, (trial, one) in zip(_ORDERS, trials(site).items(), strict=True)
+    }
     own = twin.simulated
     rows = [("the site's own", duration(own.mean), "", duration(own.p99))] + [
         (

@@ -6,6 +6,7 @@ import polars as pl
 
 from muster.advise.finding import Finding, Saving, not_judged, nothing
 from muster.advise.site import Site
+from muster.advise.trial import Trial
 from muster.formatting import HOUR, duration, percent, three_figures
 
 NAME = "time-limits"
@@ -17,12 +18,10 @@ _LISTED = 10
 
 def judge(site: Site) -> Finding:
     """Set limits beside run times, and ask the twin what shorter limits would bring."""
-    limit = pl.col("time_limit_seconds")
-    jobs = site.ran.filter(limit.is_not_null())
+    jobs = _limited(site)
     if jobs.is_empty():
         return not_judged(NAME, "time limits (Timelimit)")
-    ratios = (jobs["time_limit_seconds"] / jobs["duration_seconds"]).quantile
-    middle, most = ratios(0.5) or 1.0, ratios(0.95) or 1.0
+    middle, most = _ratios(jobs)
     said = (
         f"{jobs.height:,} of {site.ran.height:,} jobs have a limit; it is {middle:.1f} times the run time in the "
         f"median, {most:.1f} times at the 95th percentile."
@@ -45,20 +44,39 @@ def judge(site: Site) -> Finding:
     )
 
 
-def _of_shorter_limits(site: Site) -> tuple[Saving | None, list[str]]:
-    """What shorter limits bring in the twin: halved, and as if users knew the run time but for a margin."""
-    twin = site.twin
-    if twin is None:
-        return None, []
+def trials(site: Site) -> dict[str, Trial]:
+    """Limits halved, and as if users knew the run time but for a margin; none where limits are not far too long."""
+    jobs = _limited(site)
+    if jobs.is_empty() or _ratios(jobs)[0] < _FAR:
+        return {}
     limit, run = pl.col("time_limit_seconds"), pl.col("duration_seconds")
-    halved, known = (
-        site.waits(
+    shorter = {"limits halved": pl.max_horizontal(limit / 2, run * _MARGIN), "limits known": run * _MARGIN}
+    return {
+        name: site.trial(
             trace=site.with_jobs(
                 site.newest.jobs.with_columns(one.clip(upper_bound=limit).alias("time_limit_seconds"))
             )
-        ).mean
-        for one in (pl.max_horizontal(limit / 2, run * _MARGIN), run * _MARGIN)
-    )
+        )
+        for name, one in shorter.items()
+    }
+
+
+def _limited(site: Site) -> pl.DataFrame:
+    return site.ran.filter(pl.col("time_limit_seconds").is_not_null())
+
+
+def _ratios(jobs: pl.DataFrame) -> tuple[float, float]:
+    """Limit over run time: the median and the 95th percentile."""
+    ratios = (jobs["time_limit_seconds"] / jobs["duration_seconds"]).quantile
+    return ratios(0.5) or 1.0, ratios(0.95) or 1.0
+
+
+def _of_shorter_limits(site: Site) -> tuple[Saving | None, list[str]]:
+    """What shorter limits bring in the twin."""
+    twin = site.twin
+    if twin is None:
+        return None, []
+    halved, known = (site.waits(name, one).mean for name, one in trials(site).items())
     evidence = [
         f"Of the site, {twin}.",
         f"With limits halved where the run time allows it the twin waits {duration(halved)} in the mean, with limits "

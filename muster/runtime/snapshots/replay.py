@@ -11,7 +11,8 @@ from muster.runtime.snapshots.decided import saved_decision
 from muster.runtime.snapshots.file import SavedDecision, SnapshotFile
 from muster.runtime.snapshots.restored import RestoredSnapshot
 from muster.runtime.snapshots.taken import settings_of_scheduler
-from muster.schedulers.contract import Scheduler, asked_for_decision
+from muster.schedulers.backfill.slurm_cycles import SlurmScheduler
+from muster.schedulers.contract import Scheduler, Snapshot, State, asked_for_decision
 from muster.schedulers.registry import build
 from muster.schedulers.user_code import errors_of_policies
 
@@ -47,7 +48,7 @@ def replay(
     same = policy.name == file.scheduler.name and settings_of_scheduler(policy) == file.scheduler.settings
     snapshot = restored.snapshot()
     with errors_of_policies():
-        state = restored.state(policy) if same else policy.initial(restored.cluster)
+        state = restored.state(policy) if same else _without_memory(policy, snapshot)
         decision, _ = asked_for_decision(policy, snapshot, state)
     saved = saved_decision(decision, snapshot.jobs.index, restored.table, restored.ledger, restored.cluster)
     try:
@@ -56,3 +57,9 @@ def replay(
         what = f"its decision does not fit on the nodes of the snapshot: {error}"
         raise InputError(Problem("--scheduler", what, found=policy.name)) from None
     return Replayed(policy, same, saved)
+
+
+def _without_memory(policy: Scheduler, snapshot: Snapshot) -> State:
+    """The state before a first decision; what a scheduler does by clocks of its own is due."""
+    state = policy.initial(snapshot.cluster)
+    return policy.due(state, snapshot.now) if isinstance(policy, SlurmScheduler) else state

@@ -27,11 +27,14 @@ def holdings(snapshot: Snapshot) -> Holdings | None:
     """What all jobs of a snapshot hold, those included that this decision has started; None if nothing is held."""
     books, table = snapshot.ledger.books, snapshot.table
     heads = books.heads[snapshot.jobs.index]
-    if not (heads >= 0).any():
+    heads = heads[heads >= 0]
+    if not len(heads):
         return None
-    rows = _rows_of(books.rows["next"], heads[heads >= 0])
+    rows = _rows_of(books.rows["next"], heads)
     held = books.rows[rows[np.argsort(books.rows["job"][rows], kind="stable")]]
-    owners, first = np.unique(held["job"], return_index=True)
+    owner = held["job"]
+    first = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
+    owners = owner[first]
     facts = table.facts[owners]
     return Holdings(
         owners.astype(np.int64),

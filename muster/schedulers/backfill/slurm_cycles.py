@@ -150,6 +150,10 @@ class SlurmScheduler(BackfillScheduler):
         """What its order remembers, and that no loop is due."""
         return {"order": self.order.initial(cluster), "clocks": Clocks(inf, inf)}
 
+    def due(self, state: State, now: float) -> State:
+        """The state with both loops due, so that the next decision says of each job whether it starts."""
+        return state | {"clocks": Clocks(now, now)}
+
     @property
     def cancels(self) -> bool:
         """Whether it may cancel jobs that run."""
@@ -347,7 +351,9 @@ class SlurmScheduler(BackfillScheduler):
             return None
         candidates = self._candidates(snapshot, held, at)
         free, usable = np.ascontiguousarray(snapshot.ledger.books.nodes["free"]), request.usable
-        trial = SlurmCycle(free, np.zeros(len(free), np.bool_), settings.kill_wait)
+        trial = SlurmCycle(
+            free, np.zeros(len(free), np.bool_), settings.kill_wait, _weights(snapshot.cluster)
+        )
 
         def fits(amounts: Ints) -> Ints | None:
             return trial.fit(amounts, usable, request.needs, request.nodes)
@@ -400,7 +406,8 @@ class SlurmScheduler(BackfillScheduler):
         """The cluster as a loop sees it, with what this decision has started already."""
         nodes = snapshot.ledger.books.nodes
         free = nodes["free"] + (nodes["releasing"] if for_backfill else 0)
-        cycle = SlurmCycle(free, self._completing(snapshot), self.cycles.kill_wait)
+        weights = _weights(snapshot.cluster)
+        cycle = SlurmCycle(free, self._completing(snapshot), self.cycles.kill_wait, weights)
         if not for_backfill:
             return cycle
         held = holdings(snapshot)
@@ -453,6 +460,11 @@ class SlurmScheduler(BackfillScheduler):
         plan.reasons[positions] = code
         plan.reason_a[positions] = snapshot.jobs.requested_gpus[positions]
         plan.reason_b[positions] = snapshot.ledger.books.totals[GPU] / MICRO
+
+
+def _weights(cluster: Cluster) -> Ints | None:
+    """The weight of each node; None if all are alike."""
+    return None if cluster.weights is None else np.array(cluster.weights, np.int64)
 
 
 def _limits(seconds: Floats) -> Ints:

@@ -37,6 +37,7 @@ cdef struct Slot:
 cdef struct Consecutive:
     int64_t first
     int64_t count
+    int64_t weight
 
 
 cdef class SlurmCycle:
@@ -44,11 +45,11 @@ cdef class SlurmCycle:
 
     `free` is an array nodes x resources. Nodes in `completing` have given back what they held, but cannot be used yet:
     main passes over them, and what backfill would start there waits a second. A running job whose limit has passed is
-    taken to end `kill_wait` seconds from now.
+    taken to end `kill_wait` seconds from now. Nodes of a lower weight are taken first; without `weights` all are alike.
     """
 
     cdef int64_t _nodes, _resources, _kill_wait, _now, _latest
-    cdef Ints _free
+    cdef Ints _free, _weight
     cdef Bools _completing
     cdef object _kept
     cdef vector[Holder] _running
@@ -58,12 +59,14 @@ cdef class SlurmCycle:
     cdef vector[vector[uint8_t]] _available  # nodes of each slot
     cdef vector[Consecutive] _runs
 
-    def __init__(self, free, completing, int64_t kill_wait):
+    def __init__(self, free, completing, int64_t kill_wait, weights=None):
         kept = np.ascontiguousarray(free, np.int64).copy()
         self._nodes, self._resources = kept.shape
         flat = kept.reshape(-1)
-        self._kept = flat, completing
-        self._free, self._completing = ints(flat), bools(completing)
+        if weights is None:
+            weights = np.zeros(self._nodes, np.int64)
+        self._kept = flat, completing, weights
+        self._free, self._completing, self._weight = ints(flat), bools(completing), ints(weights)
         self._kill_wait = kill_wait
         self._usable.resize(self._nodes)
         self._candidates.resize(self._nodes)
@@ -197,7 +200,10 @@ cdef class SlurmCycle:
             self._candidates[node] = may_use[node] and not (none_completing and self._completing.at[node])
 
     cdef bint _choose(self, int64_t* free, int64_t* need, int64_t wanted) noexcept nogil:
-        """Choose so many candidates with room: the shortest sufficient run of neighbours, else the longest first."""
+        """Choose so many candidates with room, by runs of neighbours of one weight.
+
+        The lowest weight goes first; of equal ones the shortest sufficient run, else the longest.
+        """
         cdef int64_t node, resource, count = 0, left = wanted, best, taken
         cdef size_t at
         cdef bint is_sufficient, best_sufficient
@@ -219,8 +225,8 @@ cdef class SlurmCycle:
             if not self._usable[node]:
                 node += 1
                 continue
-            run.first, run.count = node, 0
-            while node < self._nodes and self._usable[node]:
+            run.first, run.count, run.weight = node, 0, self._weight.at[node]
+            while node < self._nodes and self._usable[node] and self._weight.at[node] == run.weight:
                 run.count += 1
                 node += 1
             self._runs.push_back(run)
@@ -230,8 +236,11 @@ cdef class SlurmCycle:
                 if not self._runs[at].count:
                     continue
                 is_sufficient = self._runs[at].count >= left
+                if best >= 0 and self._runs[at].weight > self._runs[best].weight:
+                    continue
                 if (
                     best < 0
+                    or self._runs[at].weight < self._runs[best].weight
                     or (is_sufficient and (not best_sufficient or self._runs[at].count < self._runs[best].count))
                     or (not is_sufficient and self._runs[at].count > self._runs[best].count)
                 ):

@@ -16,7 +16,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO
 from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State
-from muster.schedulers.fair_tree import Association, fair_tree_factors
+from muster.schedulers.fair_tree import Association, FairTree
 from muster.schedulers.honours import PRIORITY
 from muster.schedulers.parts import Order, check_seconds, setting
 
@@ -34,7 +34,7 @@ class Charged:
     tick: float
     leaf: Ints
     """The association of each job of the table."""
-    tree: tuple[Association, ...]
+    tree: FairTree
     usage: Floats
     """Billing units times seconds, decayed, by association."""
     factors: Floats
@@ -86,7 +86,7 @@ class Multifactor(Order):
     def initial(self, cluster: Cluster) -> State:
         """No usage."""
         nothing = np.zeros(0)
-        return Charged(-inf, np.zeros(0, np.int64), (), nothing, nothing, nothing)
+        return Charged(-inf, np.zeros(0, np.int64), FairTree(()), nothing, nothing, nothing)
 
     def key(self, jobs: Jobs) -> Floats:
         """Minus what is known without usage: priorities are `keys`'."""
@@ -115,27 +115,33 @@ class Multifactor(Order):
             charged = Charged(
                 charged.tick, charged.leaf, charged.tree, charged.usage, charged.factors, priorities
             )
-        return -np.nan_to_num(charged.priorities[jobs.index]), charged
+        found = charged.priorities[jobs.index]
+        found[np.isnan(found)] = 0.0
+        return -found, charged
 
     def priorities(self, snapshot: Snapshot, jobs: Jobs, charged: Charged) -> Floats:
         """Slurm's priority of these jobs now, a whole number each."""
         cluster, table = snapshot.cluster, snapshot.table
         age = np.floor(snapshot.now + _INSTANT) - np.floor(jobs.arrival + _INSTANT)
-        nodes = nodes_of(snapshot, jobs)
-        asked = np.stack([_amounts(jobs, resource) for resource in _TRES.values()])
-        there = np.array([cluster.total_gpus, cluster.total_cpus, cluster.total_memory_gb])
-        parts = asked / np.maximum(there, 1e-12)[:, None]
-        size = (nodes / len(cluster.nodes) + parts[1]) / 2 if there[1] else nodes / len(cluster.nodes)
-        size = np.clip(1 - size if self.favor_small else size, 0.0, 1.0)
+        there = (cluster.total_gpus, cluster.total_cpus, cluster.total_memory_gb)
+        requested = jobs.requested
+        gpus, cpus, memory = (
+            _amounts(jobs, requested, resource) / max(total, 1e-12)
+            for resource, total in zip(_TRES.values(), there, strict=True)
+        )
+        nodes = nodes_of(snapshot, jobs) / len(cluster.nodes)
+        size = (nodes + cpus) / 2 if cluster.total_cpus else nodes
+        size = _up_to_one(1 - size if self.favor_small else size)
         total = (
-            self.weight_age * np.clip(age / self.max_age_seconds, 0.0, 1.0)
+            self.weight_age * _up_to_one(age / self.max_age_seconds)
             + self.weight_fair_share * charged.factors[charged.leaf[jobs.index]]
             + self.weight_job_size * size
             + self.weight_partition * _normalised(table.partitions, self.partition_priority)[jobs.partition]
             + self.weight_qos * _normalised(table.qos, self.qos_priority)[jobs.qos]
         )
-        for at, name in enumerate(_TRES):
-            total = total + self.weight_tres.get(name, 0.0) * np.minimum(parts[at], 1.0)
+        for name, part in zip(_TRES, (gpus, cpus, memory), strict=True):
+            if name in self.weight_tres:
+                total = total + self.weight_tres[name] * np.minimum(part, 1.0)
         whole: Floats = np.floor(total)
         return whole
 
@@ -151,12 +157,13 @@ class Multifactor(Order):
             (table.tenants[pair // len(table.users)], table.users[pair % len(table.users)])
             for pair in distinct.tolist()
         ]
-        tree = tuple(self._association(tenant, user) for tenant, user in named)
-        before = {one.path: usage for one, usage in zip(charged.tree, charged.usage.tolist(), strict=True)}
-        usage = np.array([before.get(one.path, self._usage_before(one.path)) for one in tree])
+        tree = FairTree([self._association(tenant, user) for tenant, user in named])
+        usages = zip(charged.tree.associations, charged.usage.tolist(), strict=True)
+        before = {one.path: usage for one, usage in usages}
+        usage = np.array([before.get(one.path, self._usage_before(one.path)) for one in tree.associations])
         priorities = np.full(len(table), np.nan)
         priorities[: len(charged.priorities)] = charged.priorities
-        factors = fair_tree_factors(tree, usage)
+        factors = tree.factors(usage)
         return Charged(charged.tick, number.reshape(-1), tree, usage, factors, priorities)
 
     def _usage_before(self, path: tuple[str, ...]) -> float:
@@ -185,11 +192,14 @@ class Multifactor(Order):
             begin = np.floor(running.last_start + _INSTANT)
             since = moment - (begin if last is None else np.maximum(begin, last))
             since = np.maximum(since, 0.0)
-            units = sum(weight * _amounts(running, _TRES[name]) for name, weight in self.billing.items())
+            requested = running.requested
+            units = sum(
+                weight * _amounts(running, requested, _TRES[name]) for name, weight in self.billing.items()
+            )
             usage = usage + np.bincount(
                 charged.leaf[running.index], units * since * keep**since, minlength=len(usage)
             )
-        factors = fair_tree_factors(charged.tree, usage)
+        factors = charged.tree.factors(usage)
         return Charged(tick, charged.leaf, charged.tree, usage, factors, charged.priorities)
 
 
@@ -200,11 +210,17 @@ def nodes_of(snapshot: Snapshot, jobs: Jobs) -> Ints:
     return np.where(jobs.nodes > 0, np.minimum(jobs.nodes, np.maximum(jobs.gpus, 1)), fewest)
 
 
-def _amounts(jobs: Jobs, resource: int) -> Floats:
+def _up_to_one(values: Floats) -> Floats:
+    """Between 0 and 1."""
+    bounded: Floats = np.minimum(np.maximum(values, 0.0), 1.0)
+    return bounded
+
+
+def _amounts(jobs: Jobs, requested: Ints, resource: int) -> Floats:
     """What each job requests of a resource in all; 0 where nothing is stated."""
     if resource == GPU:
         return jobs.requested_gpus
-    amounts: Floats = np.maximum(jobs.requested[:, resource], 0) / MICRO
+    amounts: Floats = np.maximum(requested[:, resource], 0) / MICRO
     return amounts
 
 

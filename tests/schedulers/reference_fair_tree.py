@@ -1,4 +1,4 @@
-"""Slurm's Fair Tree: the fair-share factor of each user, by rank in a tree of accounts."""
+"""Fair Tree as a plain recursion over a tree that is built for each usage: the oracle of the compiled one."""
 
 from __future__ import annotations
 
@@ -7,44 +7,32 @@ from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
-from muster.cluster.ledger_arrays import Floats
-
-
-@dataclass(frozen=True)
-class Association:
-    """A user in an account: the names from the root on, the user's last, each with its raw shares."""
-
-    path: tuple[str, ...]
-    shares: tuple[float, ...]
+from muster.schedulers.fair_tree import Association
 
 
 @dataclass
-class _Branch:
+class ReferenceBranch:
     """An account, or a user where it has a number."""
 
     shares: float
     usage: float = 0.0
     number: int | None = None
     level: float = inf
-    children: dict[tuple[str, bool], _Branch] = field(default_factory=dict)
+    children: dict[tuple[str, bool], ReferenceBranch] = field(default_factory=dict)
 
 
-def fair_tree_factors(associations: Sequence[Association], usage: Floats) -> Floats:
-    """The rank of each user over the number of users, the root's own user included.
-
-    The user furthest below its share has 1. Siblings are ranked by level = (share among siblings) / (usage among
-    siblings). An account's users come before those of the next one. Users that tie have one rank, and accounts that tie
-    are ranked as one.
-    """
-    root = _Branch(1.0)
-    root.children["root", True] = _Branch(1.0, number=-1)
+def fair_tree_factors(associations: Sequence[Association], usage: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rank of each user over the number of users, the root's own user included."""
+    root = ReferenceBranch(1.0)
+    root.children["root", True] = ReferenceBranch(1.0, number=-1)
     for number, one in enumerate(associations):
         branch, amount = root, float(usage[number])
         branch.usage += amount
         last = len(one.path) - 1
         for depth, (name, shares) in enumerate(zip(one.path, one.shares, strict=True)):
-            branch = branch.children.setdefault((name, depth == last), _Branch(shares))
+            branch = branch.children.setdefault((name, depth == last), ReferenceBranch(shares))
             branch.usage += amount
         branch.number = number
     count = len(associations) + 1
@@ -54,7 +42,7 @@ def fair_tree_factors(associations: Sequence[Association], usage: Floats) -> Flo
     return factors[:-1]
 
 
-def _set_levels(branch: _Branch) -> None:
+def _set_levels(branch: ReferenceBranch) -> None:
     shares = sum(child.shares for child in branch.children.values())
     for child in branch.children.values():
         used = child.usage / branch.usage if branch.usage > 0 else 0.0
@@ -63,7 +51,9 @@ def _set_levels(branch: _Branch) -> None:
         _set_levels(child)
 
 
-def _rank(siblings: list[_Branch], ranks: list[int], tied_before: bool, factors: Floats) -> None:
+def _rank(
+    siblings: list[ReferenceBranch], ranks: list[int], tied_before: bool, factors: NDArray[np.float64]
+) -> None:
     """Rank siblings, best first. `ranks` are the rank of the last user and the one after it."""
     ordered = sorted(siblings, key=lambda branch: (-branch.level, branch.number is None))
     before, at = inf if tied_before else None, 0
