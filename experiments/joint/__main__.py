@@ -18,12 +18,14 @@ from experiments.joint.ground import Case, Cell, Ground, Make, table
 
 GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}
 _SCHEDULERS = ("fifo", "las", "srtf")
+_ORDERS = ("fifo", "las", "gittins", "srtf")
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
-    "synergy": lambda given: synergy.lines(
-        given.scheduler or ("fifo", "las", "gittins", "srtf"), given.seeds, given.only
+    "synergy": lambda given: synergy.lines(given.scheduler or _ORDERS, given.seeds, given.only),
+    "synergy-further": lambda given: synergy.lines(
+        given.scheduler or _ORDERS, given.seeds, given.only, synergy.FURTHER
     ),
 }
 """Grounds whose jobs are generated: the lines of their tables."""
@@ -43,8 +45,8 @@ def main() -> None:
         "--scheduler",
         action="append",
         metavar="NAME",
-        help="Scheduler to run; an order on synergy, smd and mixed; repeatable; a replica of the ground is named "
-        "as there (default: fifo, las, srtf; on synergy also gittins, on smd and mixed gittins alone).",
+        help="Scheduler to run; an order on both synergy grounds, smd and mixed; repeatable; a replica of the ground "
+        "is named as there (default: fifo, las, srtf; on synergy also gittins, on smd and mixed gittins alone).",
     )
     parser.add_argument(
         "--only",
@@ -122,6 +124,8 @@ def _cases(given: argparse.Namespace) -> Iterator[Case]:
             yield from smd.cases(order)
         elif given.ground == "synergy":
             yield from synergy.cases(order, given.knowledge)
+        elif given.ground == "synergy-further":
+            yield from synergy.cases(order, given.knowledge, synergy.FURTHER)
         else:
             for cell in _cells(given):
                 yield Case(cell.name, f"{order}+joint", [order], partial(_mean_jct, cell))

@@ -54,17 +54,26 @@ class Setting:
         return float(np.mean(jobs["jct_seconds"].to_numpy()))
 
 
-SETTINGS = tuple(
-    Setting(cpus, memory, split, load * (0.5 if gangs else 1.0), gangs)
-    for (cpus, memory), split, load, gangs in product(
-        ((12, 500), (36, 200), (24, 300), (48, 400)), ((50, 0, 50), (40, 40, 20)), (1.6, 3.0), (False, True)
+def _settings(
+    machines: Sequence[tuple[int, int]], splits: Sequence[tuple[int, int, int]], loads: Sequence[float]
+) -> tuple[Setting, ...]:
+    """Every machine, of cores and GB, with every split and load, jobs of one GPU or gangs at half the load."""
+    return tuple(
+        Setting(cpus, memory, split, load * (0.5 if gangs else 1.0), gangs)
+        for (cpus, memory), split, load, gangs in product(machines, splits, loads, (False, True))
     )
+
+
+SETTINGS = _settings(
+    ((12, 500), (36, 200), (24, 300), (48, 400)), ((50, 0, 50), (40, 40, 20)), loads=(1.6, 3.0)
 )
+FURTHER = _settings(((14, 440), (18, 240), (28, 360)), ((70, 0, 30), (30, 40, 30)), loads=(1.2, 2.4))
+"""Settings on which nothing of joint was chosen."""
 
 
-def cases(order: str, knowledge: str) -> Iterator[Case]:
+def cases(order: str, knowledge: str, settings: Sequence[Setting] = SETTINGS) -> Iterator[Case]:
     """All settings with the specialists of an order."""
-    for setting in SETTINGS:
+    for setting in settings:
         figure = partial(_figure, setting, knowledge)
         yield Case(
             str(setting), f"{order}+{JOINT}", [f"{order}+{name}" for name in RIVALS], figure, FIRST_SEED
@@ -75,11 +84,13 @@ def _figure(setting: Setting, knowledge: str, scheduler: str, seed: int, make: M
     return setting.mean_jct(scheduler, seed, make, knowledge)
 
 
-def lines(orders: Sequence[str], seeds: int, only: str) -> Iterator[str]:
+def lines(
+    orders: Sequence[str], seeds: int, only: str, settings: Sequence[Setting] = SETTINGS
+) -> Iterator[str]:
     """Mean JCT of joint over that of the best rival of the same order, by setting, and who that is."""
     for order in orders:
         ratios = []
-        for setting in SETTINGS:
+        for setting in settings:
             if only not in str(setting):
                 continue
             means = {name: _over_seeds(setting, f"{order}+{name}", seeds) for name in (*RIVALS, JOINT)}

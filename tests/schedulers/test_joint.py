@@ -50,7 +50,21 @@ LINEAR = Model(
     licence="none",
 )
 """As fast as it has cores, from one to four."""
-MODELS = {"cached": CACHED, "shared": SHARED, "linear": LINEAR}
+CONTENT = Model(
+    "content",
+    "image",
+    32,
+    1.0,
+    4.0,
+    10.0,
+    (1.0, 2.0, 3.0, 4.0),
+    (1.0,),
+    ((0.7,), (0.8,), (0.9,), (1.0,)),
+    source="a test",
+    licence="none",
+)
+"""Nearly as fast with one core as with four."""
+MODELS = {"cached": CACHED, "shared": SHARED, "linear": LINEAR, "content": CONTENT}
 
 
 def end_of(result: Run) -> dict[str, float]:
@@ -103,6 +117,22 @@ def test_a_job_starts_slowly_where_it_could_not_start_later() -> None:
     assert end_of(kept) == {"0": pytest.approx(2_000 / 3), "1": 1_000.0}
     stopped = run(trace, cluster, "srtf+joint", models=MODELS)
     assert end_of(stopped) == {"0": 500.0, "1": 1_000.0}
+
+
+def test_a_spread_gang_gets_cores_that_others_hardly_use() -> None:
+    """Two nodes of two GPUs and four cores: a long job on each has all cores until the gang comes."""
+    long = [job(0, 10_000, model="content"), job(0, 10_000, model="content")]
+    trace = jobs_of(*long, job(100, 1_000, gpus=2, model="linear"))
+    result = run(trace, cluster_of(2, 2, cpus_per_gpu=2.0), "fifo+joint", models=MODELS)
+    assert end_of(result)["2"] == 1_100.0
+
+
+def test_a_spread_gang_takes_no_cores_that_others_use_better() -> None:
+    """As above with the models exchanged: one core for each GPU makes the gang 0.7 over 0.8 as fast as its share."""
+    long = [job(0, 10_000, model="linear"), job(0, 10_000, model="linear")]
+    trace = jobs_of(*long, job(100, 1_000, gpus=2, model="content"))
+    result = run(trace, cluster_of(2, 2, cpus_per_gpu=2.0), "fifo+joint", models=MODELS)
+    assert end_of(result)["2"] == pytest.approx(100 + 1_000 * 0.8 / 0.7)
 
 
 def test_a_gang_whose_request_fills_no_node_is_spread() -> None:

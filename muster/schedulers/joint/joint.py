@@ -25,6 +25,7 @@ from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, SIZES, WORKERS_AND_SERVERS
 from muster.schedulers.joint.for_running import for_running
+from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.modelled_speeds import TypedSizes
@@ -149,8 +150,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     """
     snapshot, opened = given.snapshot, given.opened
     books, index = snapshot.ledger.books, snapshot.jobs.index
-    running = for_running(given.stops_jobs)
-    worth, order = JointWorth(snapshot, gangs, running), _by_density(given, gangs)
+    worth, order = JointWorth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
     stays = opened.copy()
     keep_in_place(books, index, stays, keeps_size(given, gangs))
     keep_amounts(books, index, stays)
@@ -162,17 +162,24 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
         place_missing(drafts[0], gangs, order)
     else:
         fill_all(stays, gangs)
-    place_jointly(stays, gangs, order, worth.lost, running)
+    _place(given, gangs, stays, order, worth.lost)
     drafts.append(stays)
     worths = [_worth(given, gangs, sizes, draft) for draft in drafts]
     may_run = np.flatnonzero(opened.movable | opened.fixed)
     if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = opened.copy()
         fill_all(again, gangs)
-        place_jointly(again, gangs, order, np.zeros(len(index)), running)
+        _place(given, gangs, again, order, np.zeros(len(index)))
         drafts.append(again)
         worths.append(_worth(given, gangs, sizes, again))
     return list(zip(worths, drafts, strict=True))
+
+
+def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: Ints, lost: Floats) -> None:
+    """Add the jobs of an order to a draft; where jobs keep their places, share the nodes again with gangs."""
+    place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs))
+    if not given.stops_jobs and not given.snapshot.resize_restarts:
+        share_with_gangs(draft, gangs)
 
 
 def _worth(given: AllocationInput, gangs: Gangs, sizes: TypedSizes, draft: PlacementDraft) -> float:
