@@ -144,6 +144,45 @@ def test_times_are_those_of_the_daemon(browser: Browser, busy: Daemon, hours: in
         expect(page.locator("#timeline")).to_have_attribute("data-entries", re.compile("[1-9]"))
 
 
+def test_timeline_and_map_give_a_job_one_colour(browser: Browser, tmp_path: Path) -> None:
+    """Whatever it is by, also after a colour was given to what has ended."""
+    tenants, models = ("research", "ads", ""), ("gnmt", "resnet50", "alexnet", "")
+    asked = [
+        {
+            "name": f"job-{at % 5}",
+            "gpus": 1,
+            "steps": 10**9,
+            "model": models[at % 4] or None,
+            "tenant": tenants[at % 3] or None,
+        }
+        for at in range(14)
+    ]
+    with (
+        daemon(tmp_path / "home", "--fake-nodes", "2x8gpu", "--scheduler", "fifo") as it,
+        it.visited(browser) as visit,
+    ):
+        first, *others = it.submit(asked)
+        page = visit.open("/jobs")
+        expect(page.locator("tbody .running")).to_have_count(len(asked))
+        with it.client() as client:
+            client.post(f"/v1/jobs/{first}/cancel")
+        expect(page.locator("tbody .running")).to_have_count(len(others))
+        for by in ("job", "user", "tenant", "model", "name"):
+            page = visit.open(f"/nodes?by={by}")
+            on_map = {
+                str(cell.get_attribute("href")): re.findall(r"c\d|others", str(cell.get_attribute("class")))
+                for cell in page.locator("a.cell").all()
+            }
+            key = page.locator(".key.of-cells li").all_inner_texts()
+            page = visit.open("/timeline")
+            page.get_by_label("Colour").select_option(by)
+            expect(page.locator("#timeline")).to_have_attribute("data-entries", str(len(asked)))
+            found = page.evaluate("entries.map((one) => [`/jobs/${one.job_id}`, [classChosen()(one)]])")
+            assert {job: colour for job, colour in found if job in on_map} == on_map, by
+            assert set(key) <= set(page.locator("#key li").all_inner_texts()), by
+        assert visit.complaints == []
+
+
 def test_timeline_zooms_moves_and_leads_to_jobs(browser: Browser, busy: Daemon) -> None:
     with busy.visited(browser) as visit:
         page = visit.open("/timeline")

@@ -317,6 +317,10 @@ class TimelineEntry(Answer):
     """Null: another user's."""
     user: str | None
     name: str | None
+    model: str | None
+    """Null: not stated, or another user's."""
+    tenant: str | None
+    """Likewise."""
     node: str
     gpu_ids: list[int]
     gpus: float

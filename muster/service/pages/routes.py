@@ -195,7 +195,7 @@ async def job_reasons(job_id: JobId, visit: VisitHere) -> Response:
 async def timeline(visit: VisitHere) -> Response:
     """GPUs over time."""
     return await visit.answer(
-        "Timeline", "timeline.html.j2", lambda: ("Timeline", views.timeline(visit.service))
+        "Timeline", "timeline.html.j2", lambda: ("Timeline", views.timeline(visit.service, visit.viewer))
     )
 
 

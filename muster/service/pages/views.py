@@ -14,7 +14,17 @@ from muster.service.api import history, jobs, nodes, what_if
 from muster.service.api.service import Service, check_operator
 from muster.service.interval_ends import IntervalEnd
 from muster.service.pages.charts import Span, span, step_line
-from muster.service.pages.map_colours import OTHERS, hashed_colours, key_of, keyed_colours
+from muster.service.pages.map_colours import (
+    NAMELESS,
+    OTHERS,
+    WITH_KEY,
+    Attribute,
+    colours_of,
+    first_jobs,
+    key_of,
+    own_colours,
+    value_of,
+)
 from muster.service.pages.rendering import colour_class
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.request import JobRequest
@@ -27,10 +37,8 @@ _SHOWN_EVENTS = 12
 _SHOWN_JOBS = 10
 _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
 _RESTART_COLOUR = "c4"
-Colouring: TypeAlias = Literal["job", "user", "tenant", "model", "name", "use"]
+Colouring: TypeAlias = Attribute | Literal["use"]
 """What GPUs of the map are coloured by."""
-_WITH_KEY = ("user", "tenant", "model")
-"""Of which few are many: their colours are by turns, and have a key."""
 BUSY = (
     (0.5, "busy half of the time or more", 2),
     (0.05, "busy less than half of the time", 0),
@@ -114,7 +122,7 @@ def machine_map(service: Service, caller: Caller, by: Colouring) -> dict[str, An
     return {
         "racks": racks,
         "by": by,
-        "choices": [one for one in get_args(Colouring) if one != "use" or known or by == "use"],
+        "choices": [one for one in (*get_args(Attribute), "use") if one != "use" or known or by == "use"],
         "use_known": known,
         "key": key,
         "resources": _RESOURCES,
@@ -222,10 +230,17 @@ def _predicted(shares: Mapping[str, float] | None) -> list[tuple[str, float, str
     return [(*part, colour, "") for part, colour in zip((shares or {}).items(), colours, strict=False)]
 
 
-def timeline(service: Service) -> dict[str, Any]:
-    """The rows of the timeline, and the signs of how its bars end; its script asks for the bars."""
-    nodes = service.status.cluster.nodes
-    return {"rows": [{"node": node.name, "gpus": node.gpus} for node in nodes], "ends": ENDS}
+def timeline(service: Service, caller: Caller) -> dict[str, Any]:
+    """The rows of the timeline, how its bars end, and the colours of the map; its script asks for the bars."""
+    with service.store.together():
+        firsts = first_jobs(nodes.nodes(service, caller)["nodes"])
+        by_id = service.store.holders(None if caller.operator else caller.user)
+    return {
+        "rows": [{"node": node.name, "gpus": node.gpus} for node in service.status.cluster.nodes],
+        "ends": ENDS,
+        "choices": get_args(Attribute),
+        "colours": {"own": own_colours(firsts, by_id), "keyed": WITH_KEY, "nameless": NAMELESS},
+    }
 
 
 def user_list(service: Service, caller: Caller) -> dict[str, Any]:
@@ -353,18 +368,13 @@ def _map_colours(
     """The class of each job that is the first of a GPU, and what classes mean; None: they say how busy GPUs are."""
     if by == "use":
         return None, [(colour_class(colour), label) for _, label, colour in BUSY] if known else []
-    gpu_jobs = [[[job for job in here if job is not None] for here in one["gpu_jobs"]] for one in machines]
-    firsts = [dict.fromkeys(here[0] for here in node if here) for node in gpu_jobs]
-    nameless = _tenant_named("") if by == "tenant" else "unknown"
-    values = {
-        job: job if by == "job" else getattr(by_id[job], by) or nameless for node in firsts for job in node
-    }
-    if by not in _WITH_KEY:
-        hashed = hashed_colours([[(job, values[job]) for job in node] for node in firsts])
-        return {job: hashed[value] for job, value in values.items()}, []
-    keyed = keyed_colours(str(values[job]) for job in sorted(values))
+    firsts = first_jobs(machines)
+    colours = colours_of(firsts, by_id, by)
+    of_jobs = {job: colours[value_of(job, by_id, by)] for node in firsts for job in node}
+    if by not in WITH_KEY:
+        return of_jobs, []
     unseen = any(here and set(here) == {None} for one in machines for here in one["gpu_jobs"])
-    return {job: keyed[str(value)] for job, value in values.items()}, key_of(keyed, more=unseen)
+    return of_jobs, key_of(colours, more=unseen)
 
 
 def _events(service: Service, caller: Caller, since: float) -> list[dict[str, Any]]:

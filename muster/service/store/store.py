@@ -360,10 +360,11 @@ class Store:
     def labels_of(self, jobs: Collection[int]) -> Mapping[int, JobLabel]:
         """Whose each of these jobs is, what it is called, and what has become of it."""
         columns = JOBS.c
-        chosen = select(columns.id, columns.user, columns.name, columns.state, columns.finished)
         with self._database.reading() as connection:
+            asked = [_asked(connection, name).label(name) for name in ("model", "tenant")]
+            chosen = select(columns.id, columns.user, columns.name, columns.state, columns.finished, *asked)
             return {
-                row.id: JobLabel(row.user, row.name, State(row.state), row.finished)
+                row.id: JobLabel(row.user, row.name, State(row.state), row.finished, row.model, row.tenant)
                 for row in connection.execute(chosen.where(columns.id.in_(jobs)))
             }
 
