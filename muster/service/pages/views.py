@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from muster.formatting import counted, duration, gpus, percent, thousandths
+from muster.formatting import amount_of, counted, duration, gpus, percent, thousandths
 from muster.schedulers.honours import PRIORITY, honoured
 from muster.schedulers.presets import known_presets
 from muster.service.api import history, jobs, nodes, what_if
@@ -85,7 +85,7 @@ def _overview(service: Service, caller: Caller) -> dict[str, Any]:
         for state in (State.RUNNING, State.QUEUED)
     )
     demand = jobs.waiting_demand(service)
-    held = [_held(machines, name, label) | _needed(demand[name]) for name, label in _RESOURCES]
+    held = [_held(machines, name, label) | _needed(name, demand[name]) for name, label in _RESOURCES]
     counts = service.store.counts()
     return {
         "sentence": f"{held[0]['text']}; {counted(counts[State.RUNNING], 'job')} running, "
@@ -308,16 +308,16 @@ def _held(machines: Sequence[Mapping[str, Any]], name: str, label: str) -> dict[
     whole, held, others = (
         sum(machine[f"{prefix}{name}"] for machine in machines) for prefix in ("", "held_", "others_")
     )
-    text = f"{held:,.5g} of {whole:,.5g} {label} held"
+    text = f"{amount_of(name, held)} of {amount_of(name, whole)} {label} held"
     if others:
-        text += f", {others:,.5g} by jobs of others"
+        text += f", {amount_of(name, others)} by jobs of others"
     return {"label": label, "held": held, "others": others, "whole": whole, "text": text}
 
 
-def _needed(demand: Mapping[str, Any]) -> dict[str, Any]:
+def _needed(name: str, demand: Mapping[str, Any]) -> dict[str, Any]:
     """What waiting jobs ask for beside what is held; no words where they ask for nothing."""
-    amount = demand["amount"]
-    words = f"{amount:,.5g} more asked for by {counted(demand['jobs'], 'waiting job')}" if amount else ""
+    amount, jobs = demand["amount"], counted(demand["jobs"], "waiting job")
+    words = f"{amount_of(name, amount)} more asked for by {jobs}" if amount else ""
     return {"needed": amount, "needed_text": words}
 
 
