@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from muster.formatting import amount_of, counted, duration, gpus, percent, thousandths
+from muster.formatting import amount_of, counted, duration, gpus, number, percent, thousandths
 from muster.schedulers.honours import PRIORITY, honoured
 from muster.schedulers.presets import known_presets
 from muster.service.api import history, jobs, nodes, what_if
@@ -181,6 +181,7 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         "places": places,
         "stretches": [(where, places.index(node), words) for where, node, words in stretches],
         "series": series,
+        "resizes": len(series["starts"]) - job["starts"],
         "speed": speed_chart(series, until),
         "spent": _spent(series["spent"]),
         "predicted": _predicted(series["shares"]),
@@ -197,7 +198,15 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
 def _asked_for(request: JobRequest) -> list[tuple[str, str]]:
     """What a job states, as a person would write it, without its environment, which may have secrets."""
     fields = request.model_dump(exclude_none=True, exclude_defaults=True, exclude={"environment"})
-    return [(name, _written(value)) for name, value in fields.items()]
+    return [_with_unit(name, value) for name, value in fields.items()]
+
+
+def _with_unit(name: str, value: Any) -> tuple[str, str]:
+    """A field without its unit, which stands behind the value."""
+    for ending, written in (("_seconds", duration), ("_gb", lambda amount: f"{number(amount)} GB")):
+        if name.endswith(ending):
+            return name.removesuffix(ending).replace("_", " "), written(value)
+    return name.replace("_", " "), _written(value)
 
 
 def _written(value: Any) -> str:
