@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, Request, Route, expect
 
 from muster.service.home import job_folder
-from tests.browser.conftest import MANY
+from tests.browser.conftest import MANY, MODELS
 from tests.browser.driven import DARK, PHONE, WIDE, Daemon, axe_script, daemon
 
 pytestmark = pytest.mark.needs_browser
@@ -128,6 +128,25 @@ def test_map_is_coloured_drained_and_leads_to_jobs(browser: Browser, busy: Daemo
         expect(last.locator(".badge")).to_have_count(0)
         page.locator("a.cell").first.click()
         expect(page.get_by_role("heading", name=re.compile("^Job "))).to_be_visible()
+
+
+def test_a_choice_made_while_the_page_is_fetched_stays(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/nodes")
+        colour = page.get_by_label("Colour of a GPU")
+        asked: list[Route] = []
+        page.route("**/nodes?by=user", lambda route: asked.append(route))
+        with page.expect_request("**/nodes?by=user"):
+            colour.select_option("user")
+        colour.select_option("model")
+        page.get_by_role("heading", name="Nodes").click()
+        with page.expect_response("**/nodes?by=user"):
+            asked[0].continue_()
+        page.wait_for_url("**/nodes?by=model")
+        expect(colour).to_have_value("model")
+        expect(page.get_by_role("list", name="Key").locator("li").first).to_have_text(
+            re.compile("|".join(MODELS))
+        )
 
 
 @pytest.mark.parametrize("hours", [-2, 2])
