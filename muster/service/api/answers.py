@@ -546,6 +546,8 @@ class WhatIfAnswer(Answer):
     state: WhatIfState
     message: str
     """Why it failed."""
+    parts_done: int
+    """Of three: the simulation as it is, that of what was asked for, and the report."""
     runs: list[WhatIfRun]
     """With what this daemon has, and with what was asked for; empty until they are done."""
     report: str | None

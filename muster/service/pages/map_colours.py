@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from muster.service.pages.rendering import COLOURS, colour_class
-from muster.service.store.rows import Holder
+from muster.service.store.rows import AllocationInterval, Holder
 
 OTHERS = "others"
 """The class of all that has no colour of its own."""
@@ -22,6 +22,17 @@ def first_jobs(machines: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     """Of each node, as the API has them, the jobs that are the first on a GPU, as far as they may be seen."""
     known = [[[job for job in here if job is not None] for here in one["gpu_jobs"]] for one in machines]
     return [list(dict.fromkeys(here[0] for here in node if here)) for node in known]
+
+
+def first_jobs_held(intervals: Iterable[AllocationInterval], seen: Container[int]) -> list[list[int]]:
+    """The same from what is held now, in the order in which the API has it."""
+    firsts: dict[str, dict[int, int]] = {}
+    for interval in intervals:
+        if interval.job in seen:
+            of_node = firsts.setdefault(interval.allocation.node, {})
+            for gpu in interval.allocation.gpu_ids:
+                of_node.setdefault(gpu, interval.job)
+    return [list(dict.fromkeys(node.values())) for node in firsts.values()]
 
 
 def value_of(job: int, holders: Mapping[int, Holder], by: Attribute) -> str | int:

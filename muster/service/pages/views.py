@@ -21,6 +21,7 @@ from muster.service.pages.map_colours import (
     Attribute,
     colours_of,
     first_jobs,
+    first_jobs_held,
     key_of,
     own_colours,
     value_of,
@@ -37,6 +38,12 @@ _SHOWN_EVENTS = 12
 _SHOWN_JOBS = 10
 _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
 _RESTART_COLOUR = "c4"
+_PARTS = (
+    "simulates the jobs as they are scheduled now",
+    "simulates them as asked",
+    "writes the report",
+)
+"""Of an answer to a question, in their order."""
 Colouring: TypeAlias = Attribute | Literal["use"]
 """What GPUs of the map are coloured by."""
 BUSY = (
@@ -242,8 +249,9 @@ def _predicted(shares: Mapping[str, float] | None) -> list[tuple[str, float, str
 def timeline(service: Service, caller: Caller) -> dict[str, Any]:
     """The rows of the timeline, how its bars end, and the colours of the map; its script asks for the bars."""
     with service.store.together():
-        firsts = first_jobs(nodes.nodes(service, caller)["nodes"])
+        held = service.store.allocation_intervals(open_only=True)
         by_id = service.store.holders(None if caller.operator else caller.user)
+    firsts = first_jobs_held(held, by_id)
     return {
         "rows": [{"node": node.name, "gpus": node.gpus} for node in service.status.cluster.nodes],
         "ends": ENDS,
@@ -307,6 +315,7 @@ def what_if_list(service: Service, caller: Caller) -> dict[str, Any]:
     check_operator(caller)
     return {
         "asked": what_if.what_ifs(service, caller)["what_ifs"],
+        "parts": _PARTS,
         "scheduler": service.status.scheduler,
         "schedulers": sorted(known_presets()),
         "now": time.time(),
