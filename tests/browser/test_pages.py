@@ -50,8 +50,13 @@ def test_pages_are_accessible(browser: Browser, busy: Daemon, how: Any) -> None:
 def test_a_change_shows_by_itself(browser: Browser, busy: Daemon) -> None:
     with busy.visited(browser) as visit:
         page = visit.open("/jobs")
+        page.evaluate("globalThis.neverLoadedAgain = true")
         (job,) = busy.submit([{"name": "shows-by-itself", "gpus": 8, "model": "gnmt", "steps": 10}])
         expect(page.get_by_role("link", name=f"{job} shows-by-itself")).to_be_visible()
+        with busy.client() as client:
+            client.post(f"/v1/jobs/{job}/hold")
+        expect(page.locator(f"#job-{job} .badge")).to_have_text("held")
+        assert page.evaluate("globalThis.neverLoadedAgain")
 
 
 def test_jobs_are_searched_sorted_and_paged(browser: Browser, busy: Daemon) -> None:
