@@ -58,7 +58,7 @@ def test_jobs_of_one_node_differ(nodes: list[list[int]]) -> None:
 
 
 def test_the_timeline_has_the_jobs_of_the_map(api: Serving) -> None:
-    """Whoever looks, also where several jobs share a GPU."""
+    """For operators and for users, also where several jobs share a GPU."""
     mine, *others = api.store.submit([Submission(user, a_request()) for user in ("ann", "bob", "ann", "ann")])
     held_by = {others[0]: (0, 1), others[1]: (1, 2), others[2]: (3,), mine: (2, 3)}
     for job, gpus in held_by.items():
