@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser
 from rich.console import Console
+from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from muster.schedulers.presets import DEFAULT_SCHEDULER
@@ -26,7 +28,7 @@ PAGES = {
     "overview": "/",
     "nodes": "/nodes",
     "jobs": "/jobs",
-    "job": "/jobs/12",
+    "job": "/jobs/{waiting}",
     "running": "/jobs/9#speed",
     "timeline": "/timeline",
     "users": "/users",
@@ -70,30 +72,41 @@ def _run_with_breaks(running: Daemon) -> None:
             client.post(f"/v1/jobs/{job}/{action}")
 
 
-def _submit_by_turns(running: Daemon) -> None:
+def _submit_by_turns(running: Daemon, jobs: Sequence[dict[str, Any]]) -> None:
     with running.client() as own, ExitStack() as stack:
         address = "http://" + urlsplit(own.post("/v1/login-codes")["url"]).netloc
         clients = {"": own}
         for user in filter(None, _USERS):
             token = own.post("/v1/tokens", {"user": user, "role": "user"})["token"]
             clients[user] = stack.enter_context(Client(address, token))
-        for at, job in enumerate(_JOBS):
+        for at, job in enumerate(jobs):
             user, tenant = list(_USERS.items())[at % len(_USERS)]
             clients[user].post("/v1/jobs", {"command": ["true"], "directory": "/", "tenant": tenant, **job})
+
+
+def _own_that_waits(running: Daemon) -> int:
+    """The first waiting job of this account, once the queue has settled."""
+    time.sleep(5)
+    with running.client() as client:
+        own = client.get("/v1/whoami")["user"]
+        found = client.get("/v1/jobs:search", state="queued", user=own, descending=False)["jobs"]
+    job: int = found[0]["job_id"]
+    return job
 
 
 def _live(browser: Browser, home: Path) -> Iterator[tuple[str, bytes]]:
     """The pages and `muster top` of a daemon with fake nodes and about forty jobs."""
     with daemon(home, "--fake-nodes", "8x8gpu,96cpu,768gb") as running:
-        running.submit(_SHORT)
+        _submit_by_turns(running, _SHORT)
         with running.client() as client:
             _answer_a_question(client)
         _run_with_breaks(running)
-        _submit_by_turns(running)
+        _submit_by_turns(running, _JOBS)
+        waiting = _own_that_waits(running)
         for kind, how in KINDS:
             with running.visited(browser, **how) as visit:
                 for name, path in PAGES.items():
-                    page = visit.open(path)
+                    page = visit.open(path.format(waiting=waiting))
                     if name == "job":
                         page.get_by_text("It is expected to start").wait_for()
                     page.wait_for_timeout(_SETTLED_MS)
@@ -104,13 +117,13 @@ def _live(browser: Browser, home: Path) -> Iterator[tuple[str, bytes]]:
 
 def _of_terminal(browser: Browser, printed: str) -> bytes:
     """What a terminal shows of that, with its colours."""
-    terminal = Console(record=True, width=80, file=sys.stderr, quiet=True)
+    terminal = Console(record=True, width=80, file=io.StringIO())
     terminal.print(Text.from_ansi(printed))
     style = (
         "body { margin: 0; background: #14181d; color: #e6e9ed; display: inline-block; padding: 4px 18px; }"
     )
     code = '<pre style="font: 14px/1.35 DejaVu Sans Mono, monospace">{code}</pre>'
-    written = terminal.export_html(inline_styles=True, code_format=f"{code}")
+    written = terminal.export_html(theme=MONOKAI, inline_styles=True, code_format=code)
     page = browser.new_page(**WIDE)
     page.set_content(f"<style>{style}</style>{written}")
     picture: bytes = page.locator("body").screenshot()

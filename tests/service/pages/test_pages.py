@@ -156,7 +156,10 @@ def test_page_of_a_job_says_units_and_resizes(api: Serving, log_in: LogIn) -> No
 def test_page_of_users_groups_digits(api: Serving, log_in: LogIn) -> None:
     api.store.submit([Submission("ann", a_request())] * 1001)
     shown = api.ask("GET", "/users", headers=log_in("ann"), tcp=True).body.decode()
-    assert re.findall('<td class="figure">(1.?001)</td>', shown) == ["1,001", "1,001"]
+    assert re.findall('<td class="figure" data-label="(?:Waiting|Jobs)">(1.?001)</td>', shown) == [
+        "1,001",
+        "1,001",
+    ]
 
 
 def test_pages_without_jobs_say_so(api: Serving, log_in: LogIn) -> None:
