@@ -140,7 +140,7 @@ def test_a_choice_made_while_the_page_is_fetched_stays(browser: Browser, busy: D
         page = visit.open("/nodes")
         colour = page.get_by_label("Colour of a GPU")
         asked: list[Route] = []
-        page.route("**/nodes?by=user", lambda route: asked.append(route))
+        page.route("**/nodes?by=user", lambda route: asked.append(route), times=1)
         with page.expect_request("**/nodes?by=user"):
             colour.select_option("user")
         colour.select_option("model")
