@@ -4,6 +4,9 @@
 does what the script of a page does: it follows the events, and fetches its body again when one comes, at most every
 0.7 s, unless the daemon says that it has not changed. At rest means that all jobs that fit have started, and nothing
 starts, ends or is submitted. So the scheduler is fifo: las preempts jobs as they run, and is never at rest.
+
+How soon a change shows is also measured in Chromium, by the clock of the page: it submits a job, and counts until the
+frame that shows it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import statistics
 import threading
 import time
@@ -18,6 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.service import QUEUED, daemon, job
 from muster.service.client import Client
@@ -28,6 +34,21 @@ LEAST_PAUSE = 0.7
 FITTING = 4096
 GIVE_UP_SECONDS = 60.0
 PATHS = ("/", "/nodes", "/jobs", "/jobs/1", "/timeline", "/users")
+_SUBMIT_AND_SEE = """async (job) => {
+    const main = () => document.querySelector("main").textContent;
+    const began = performance.now();
+    const shown = new Promise((done) => {
+        const watch = new MutationObserver(() => {
+            if (!main().includes(job.name)) return;
+            watch.disconnect();
+            requestAnimationFrame(() => setTimeout(() => done((performance.now() - began) / 1000)));
+        });
+        watch.observe(document.body, { subtree: true, childList: true, characterData: true });
+    });
+    const headers = { "Content-Type": "application/json" };
+    await fetch("/v1/jobs", { method: "POST", headers, body: JSON.stringify(job) });
+    return shown;
+}"""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -131,6 +152,11 @@ def main() -> None:
             _note(f"page {path} after a change, median", f"{1000 * statistics.median(took):.0f} ms")
         endpoint = read_endpoint(Path(environment["MUSTER_HOME"]))
         assert endpoint is not None
+        with _browsed(visitor, "/jobs") as browser:
+            _note(
+                "from a submission to its frame in Chromium",
+                _shown(_in_frame(browser) for _ in range(CHANGES)),
+            )
         _wait_for_rest()
         idle = _cpu_share(endpoint.pid, REST_SECONDS)
         _note("from a submission to its decision without pages", _shown(_decided() for _ in range(CHANGES)))
@@ -149,6 +175,31 @@ def main() -> None:
             _shown(_all_show(pages) for _ in range(CHANGES)),
         )
         _note("from a submission to its decision with them", _shown(_decided() for _ in range(CHANGES)))
+        with _browsed(visitor, "/jobs") as browser:
+            shown = _shown(_in_frame(browser) for _ in range(CHANGES))
+            _note("from a submission to its frame in Chromium with them", shown)
+
+
+@contextmanager
+def _browsed(visitor: Visitor, path: str) -> Iterator[Page]:
+    """A page in Chromium that follows the daemon."""
+    name, _, value = visitor.headers["Cookie"].partition("=")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        context = browser.new_context(viewport={"width": 1360, "height": 850})
+        context.add_cookies([{"name": name, "value": value, "url": f"http://{visitor.host}"}])
+        page = context.new_page()
+        page.goto(f"http://{visitor.host}{path}")
+        page.get_by_role("status").filter(has_text="live").wait_for()
+        yield page
+        browser.close()
+
+
+def _in_frame(page: Page) -> float:
+    """Seconds from a submission by the page to the frame that shows the job."""
+    time.sleep(2.0)
+    found: float = page.evaluate(_SUBMIT_AND_SEE, {**job(), "name": f"seen-{time.time_ns()}"})
+    return found
 
 
 def _note(what: str, figure: str) -> None:

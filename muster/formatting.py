@@ -121,6 +121,11 @@ def thousandths(value: float) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
+def amount_of(resource: str, amount: float) -> str:
+    """So much of a resource: GPUs to the thousandth, as they have so many parts, of all else three figures."""
+    return thousandths(amount) if resource == "gpus" else number(amount)
+
+
 def cores(count: float) -> str:
     """So many CPU cores: `1 core`, `0.5 cores`, `12 cores`."""
     return f"{thousandths(count)} core{'' if count == 1 else 's'}"

@@ -81,12 +81,10 @@ def _busy(node: Mapping[str, Any]) -> str:
 
 def _held(node: Mapping[str, Any], what: str) -> str:
     """What Muster's jobs hold on a node, and what others hold there."""
-    others = node[f"others_{what}"]
-    return (
-        f"{node[f'held_{what}']:.4g}"
-        + (f" + {others:.4g} others" if others else "")
-        + f" of {node[what]:.4g}"
-    )
+    from muster.formatting import amount_of
+
+    held, others, whole = (amount_of(what, node[f"{part}{what}"]) for part in ("held_", "others_", ""))
+    return f"{held} + {others} others of {whole}" if node[f"others_{what}"] else f"{held} of {whole}"
 
 
 def _jobs(node: Mapping[str, Any]) -> str:

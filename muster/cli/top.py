@@ -63,12 +63,13 @@ def _look(client: Client) -> Seen:
 
 def _shown(seen: Seen) -> list[Any]:
     from muster.cli.service_view import job_table
-    from muster.formatting import counted, gpus
+    from muster.formatting import amount_of, counted, gpus
 
     nodes, queue = seen["nodes"], seen["queue"]
     counts = queue["counts"]
     held, whole = (sum(node[name] for node in nodes) for name in ("held_gpus", "gpus"))
-    line = f"{held:g} of {gpus(whole)} held; {counts['running']:,} running, {counts['queued']:,} queued."
+    jobs_now = f"{counts['running']:,} running, {counts['queued']:,} queued"
+    line = f"{amount_of('gpus', held)} of {gpus(whole)} held; {jobs_now}."
     hidden = len(nodes) - _MOST_NODES
     more = [f"{counted(hidden, 'more node')}: muster nodes lists them."] if hidden > 0 else []
     letters = _letters(nodes[:_MOST_NODES])
@@ -114,6 +115,7 @@ def _letters(nodes: Sequence[Mapping[str, Any]]) -> dict[int, Text]:
 
 def _node_table(nodes: Sequence[Mapping[str, Any]], letters: Mapping[int, Text]) -> Table:
     from muster.cli.service_view import node_with_state, plain_table
+    from muster.formatting import number
 
     table = plain_table()
     table.add_column("node", no_wrap=True, overflow="ellipsis", max_width=20)
@@ -124,7 +126,7 @@ def _node_table(nodes: Sequence[Mapping[str, Any]], letters: Mapping[int, Text])
         table.add_row(
             node_with_state(node),
             _gpus(node, letters),
-            *(f"{node[f'held_{what}']:.4g} of {node[what]:.4g}" for what in ("cpus", "memory_gb")),
+            *(f"{number(node[f'held_{what}'])} of {number(node[what])}" for what in ("cpus", "memory_gb")),
         )
     return table
 

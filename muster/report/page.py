@@ -32,6 +32,7 @@ from muster.report.frame import BY_DEFAULT, drawn, page_text, write_page
 from muster.report.holding import KnowledgeOf, holding_sentences, jobs_with_sentences
 from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
+from muster.report.node_use import node_use_chart
 from muster.report.notes import against_log, assumptions, command, notes, provenance
 from muster.report.record import read_record, record_folders
 from muster.report.recorded import RECORDED, summary_of
@@ -78,7 +79,17 @@ def write_report(
     overview = _overview([*runs, *history])
     charts = charts_of([run.series for run in (*runs, *history)])
     shown = _shown(runs, history, common, charts, overview) if "html" in formats else {}
-    return write_page(folder, TEMPLATE, [*overview, *charts], shown, formats)
+    large = _large_runs(runs) if set(formats) != {"html"} else []
+    return write_page(folder, TEMPLATE, [*overview, *charts, *large], shown, formats)
+
+
+def _large_runs(runs: Sequence[RunOnPage]) -> list[Chart]:
+    """The nodes of runs that have too many allocations for a bar each, which the page draws by itself."""
+    return [
+        node_use_chart(f"nodes-{number}" if len(runs) > 1 else "nodes", run.name, run.tables)
+        for number, run in enumerate(runs, start=1)
+        if run.series.gantt is None and run.tables.allocations["node"].null_count() == 0
+    ]
 
 
 def page_of(record: Record, knowledge_of: KnowledgeOf | None = None) -> str:

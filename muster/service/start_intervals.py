@@ -20,7 +20,7 @@ from muster.service.start_question import MOST_ENDED, SeenQueue, question_of
 from muster.service.start_simulations import StartQuestion
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobOrder, JobRow, JobSearch
-from muster.service.waiting import closed_nodes
+from muster.service.waiting import ClosedNodes, closed_nodes
 from muster.simulation.start_estimates import DRAWS, ExpectedQueue, StartEstimate
 
 PATIENCE_SECONDS = 120.0
@@ -102,7 +102,10 @@ class StartIntervals:
         self._one_at_a_time = asyncio.Lock()
         self._asked = 0
         self._newest: _Round | None = None
-        self._last: StartAnswer | None = None
+        self._last: tuple[ClosedNodes, StartAnswer] | None = None
+        """With the nodes on which nothing could start then."""
+        self._seen_later: tuple[int, asyncio.Task[SeenQueue]] | None = None
+        """The queue after a decision that came while the newest question was being answered."""
         self._of_decision = -1
         self._fresh_until = 0.0
         """By the store's clock."""
@@ -118,16 +121,21 @@ class StartIntervals:
         """The queue with this job, unless it has ended; its answer as far as it is there after so many seconds.
 
         The question that `of_queue` asks, and the answer that it gets. While one is being computed no other is begun,
-        as each might be outdated before it is done.
+        as each might be outdated before it is done. What is seen of the queue is of the last decision all the same.
         """
+        clock = asyncio.get_running_loop().time
+        end = clock() + wait
         try:
             newest = await self._round_with(job)
+            while (await asyncio.wait({newest.answer}, timeout=max(end - clock(), 0.0)))[0]:
+                if (await self._seen_now(newest)).closed == (await asyncio.shield(newest.seen)).closed:
+                    break
+                newest = await self._round_with(job)
         except NoEstimate as no:
             return QueueEstimate(await asyncio.to_thread(self._look), obstacle=str(no))
-        seen = await asyncio.shield(newest.seen)
-        await asyncio.wait({newest.answer}, timeout=wait)
+        seen = await self._seen_now(newest)
         if not newest.answer.done():
-            return QueueEstimate(seen, self._last_with(job))
+            return QueueEstimate(seen, self._last_with(job, seen.closed))
         try:
             return QueueEstimate(seen, newest.answer.result())
         except NoEstimate as no:
@@ -137,6 +145,15 @@ class StartIntervals:
         """When a job that is not submitted would start, in each of these shapes."""
         self._reserve()
         return await self._answered(lambda: asyncio.to_thread(self._look), draws, shapes)
+
+    async def _seen_now(self, newest: _Round) -> SeenQueue:
+        """The queue as the newest question has it, or looked at again once for each decision after it."""
+        decision = self._status.decisions
+        if self._of_decision == decision:
+            return await asyncio.shield(newest.seen)
+        if self._seen_later is None or self._seen_later[0] != decision:
+            self._seen_later = (decision, asyncio.create_task(asyncio.to_thread(self._look)))
+        return await asyncio.shield(self._seen_later[1])
 
     async def _round_with(self, job: int) -> _Round:
         while (newest := self._newest) is not None and newest.draws == DRAWS:
@@ -158,14 +175,17 @@ class StartIntervals:
         return self._newest
 
     async def _of_round(self, seen: asyncio.Task[SeenQueue], draws: int) -> StartAnswer:
-        self._last = answer = await self._answered(lambda: seen, draws, ())
+        answer = await self._answered(lambda: seen, draws, ())
+        self._last = (seen.result().closed, answer)
         return answer
 
-    def _last_with(self, job: int) -> StartAnswer | None:
-        last = self._last
-        if last is None or self._store.now() - last.question.state.now > _OUTDATED_SECONDS:
+    def _last_with(self, job: int, closed: ClosedNodes) -> StartAnswer | None:
+        """The last answer with this job, unless it is too old or other nodes were closed then."""
+        if self._last is None or self._last[0] != closed:
             return None
-        return last if str(job) in last.found[0].starts else None
+        last = self._last[1]
+        outdated = self._store.now() - last.question.state.now > _OUTDATED_SECONDS
+        return last if not outdated and str(job) in last.found[0].starts else None
 
     def _reserve(self) -> None:
         """A place among those that wait for an answer, until `_answered` ends; NoEstimate where there is none."""

@@ -44,6 +44,10 @@ _NAMED_BY_A_FILE = ":/\\"
 log = structlog.get_logger()
 
 
+PARTS = 3
+"""Of an answer: the simulation as it is, that of what was asked for, and the report."""
+
+
 class WhatIfState(StrEnum):
     """How far an answer is."""
 
@@ -91,6 +95,8 @@ class WhatIf:
     state: WhatIfState = WhatIfState.RUNNING
     message: str = ""
     """Why it failed."""
+    parts_done: int = 0
+    """Of `PARTS`."""
     runs: tuple[Figures, ...] = ()
     """With what this daemon has, and with what was asked for."""
 
@@ -172,9 +178,12 @@ class WhatIfs:
 
     def _answer(self, asked: WhatIf, commands: Sequence[Sequence[str]]) -> None:
         try:
-            printed = [self._printed(asked.number, command) for command in commands]
+            printed = []
+            for at, command in enumerate(commands):
+                self._note_parts(asked.number, at)
+                printed.append(self._printed(asked.number, command))
             runs = tuple(_figures(json.loads(text)["summary"]) for text in printed[:2])
-            answer = replace(asked, state=WhatIfState.DONE, runs=runs)
+            answer = replace(asked, state=WhatIfState.DONE, parts_done=PARTS, runs=runs)
         except (_Failed, OSError) as error:
             log.warning("no answer to what-if", number=asked.number, error=str(error))
             answer = replace(asked, state=WhatIfState.FAILED, message=str(error))
@@ -184,6 +193,12 @@ class WhatIfs:
             else:  # forgotten meanwhile, and what it wrote since then goes too
                 shutil.rmtree(self._folder / str(asked.number), ignore_errors=True)
             self.version += 1
+
+    def _note_parts(self, number: int, done: int) -> None:
+        with self._lock:
+            if (asked := self._found.get(number)) is not None:
+                self._found[number] = replace(asked, parts_done=done)
+                self.version += 1
 
     def _printed(self, number: int, command: Sequence[str]) -> str:
         """What a command prints; _Failed where it fails."""

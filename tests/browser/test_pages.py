@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, Request, Route, expect
 
 from muster.service.home import job_folder
-from tests.browser.conftest import MANY
+from tests.browser.conftest import MANY, MODELS
 from tests.browser.driven import DARK, PHONE, WIDE, Daemon, axe_script, daemon
 
 pytestmark = pytest.mark.needs_browser
@@ -50,8 +50,13 @@ def test_pages_are_accessible(browser: Browser, busy: Daemon, how: Any) -> None:
 def test_a_change_shows_by_itself(browser: Browser, busy: Daemon) -> None:
     with busy.visited(browser) as visit:
         page = visit.open("/jobs")
+        page.evaluate("globalThis.neverLoadedAgain = true")
         (job,) = busy.submit([{"name": "shows-by-itself", "gpus": 8, "model": "gnmt", "steps": 10}])
         expect(page.get_by_role("link", name=f"{job} shows-by-itself")).to_be_visible()
+        with busy.client() as client:
+            client.post(f"/v1/jobs/{job}/hold")
+        expect(page.locator(f"#job-{job} .badge")).to_have_text("held")
+        assert page.evaluate("globalThis.neverLoadedAgain")
 
 
 def test_jobs_are_searched_sorted_and_paged(browser: Browser, busy: Daemon) -> None:
@@ -130,6 +135,25 @@ def test_map_is_coloured_drained_and_leads_to_jobs(browser: Browser, busy: Daemo
         expect(page.get_by_role("heading", name=re.compile("^Job "))).to_be_visible()
 
 
+def test_a_choice_made_while_the_page_is_fetched_stays(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/nodes")
+        colour = page.get_by_label("Colour of a GPU")
+        asked: list[Route] = []
+        page.route("**/nodes?by=user", lambda route: asked.append(route), times=1)
+        with page.expect_request("**/nodes?by=user"):
+            colour.select_option("user")
+        colour.select_option("model")
+        page.get_by_role("heading", name="Nodes").click()
+        with page.expect_response("**/nodes?by=user"):
+            asked[0].continue_()
+        page.wait_for_url("**/nodes?by=model")
+        expect(colour).to_have_value("model")
+        expect(page.get_by_role("list", name="Key").locator("li").first).to_have_text(
+            re.compile("|".join(MODELS))
+        )
+
+
 @pytest.mark.parametrize("hours", [-2, 2])
 def test_times_are_those_of_the_daemon(browser: Browser, busy: Daemon, hours: int) -> None:
     """Whatever the browser's clock says."""
@@ -142,6 +166,45 @@ def test_times_are_those_of_the_daemon(browser: Browser, busy: Daemon, hours: in
         expect(since).to_have_text(re.compile(r"^[1-9][\d.]* (s|min)$"))
         page = visit.open("/timeline")
         expect(page.locator("#timeline")).to_have_attribute("data-entries", re.compile("[1-9]"))
+
+
+def test_timeline_and_map_give_a_job_one_colour(browser: Browser, tmp_path: Path) -> None:
+    """Whatever it is by, also after a colour was given to what has ended."""
+    tenants, models = ("research", "ads", ""), ("gnmt", "resnet50", "alexnet", "")
+    asked = [
+        {
+            "name": f"job-{at % 5}",
+            "gpus": 1,
+            "steps": 10**9,
+            "model": models[at % 4] or None,
+            "tenant": tenants[at % 3] or None,
+        }
+        for at in range(14)
+    ]
+    with (
+        daemon(tmp_path / "home", "--fake-nodes", "2x8gpu", "--scheduler", "fifo") as it,
+        it.visited(browser) as visit,
+    ):
+        first, *others = it.submit(asked)
+        page = visit.open("/jobs")
+        expect(page.locator("tbody .running")).to_have_count(len(asked))
+        with it.client() as client:
+            client.post(f"/v1/jobs/{first}/cancel")
+        expect(page.locator("tbody .running")).to_have_count(len(others))
+        for by in ("job", "user", "tenant", "model", "name"):
+            page = visit.open(f"/nodes?by={by}")
+            on_map = {
+                str(cell.get_attribute("href")): re.findall(r"c\d|others", str(cell.get_attribute("class")))
+                for cell in page.locator("a.cell").all()
+            }
+            key = page.locator(".key.of-cells li").all_inner_texts()
+            page = visit.open("/timeline")
+            page.get_by_label("Colour").select_option(by)
+            expect(page.locator("#timeline")).to_have_attribute("data-entries", str(len(asked)))
+            found = page.evaluate("entries.map((one) => [`/jobs/${one.job_id}`, [classChosen()(one)]])")
+            assert {job: colour for job, colour in found if job in on_map} == on_map, by
+            assert set(key) <= set(page.locator("#key li").all_inner_texts()), by
+        assert visit.complaints == []
 
 
 def test_timeline_zooms_moves_and_leads_to_jobs(browser: Browser, busy: Daemon) -> None:

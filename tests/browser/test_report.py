@@ -319,6 +319,15 @@ def test_without_scripts_and_on_paper_charts_stand_still(browser: Browser, compa
         expect(chart(page, "queue").locator("svg").first).to_be_hidden()
 
 
+def test_times_of_a_story_have_one_unit(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison) as page:
+        page.locator("#extremes button").first.click()
+        stories = page.get_by_role("dialog").locator(".steps").all_inner_texts()
+        units = [re.findall(r" (d|h|min|s)(?= from | on: )", story) for story in stories]
+        assert [len(set(found)) for found in units] == [1, 1]
+        assert max(map(len, units)) > 2
+
+
 def test_the_line_above_a_row_runs_under_its_name_too(browser: Browser, comparison: Path) -> None:
     """Chromium draws the ground of a column that stays in place over lines that two cells share."""
     with opened(browser, comparison) as page:

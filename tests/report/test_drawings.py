@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,11 +17,14 @@ from muster.palette import DARK, LIGHT
 from muster.report.charts import charts_of
 from muster.report.curves import LOG_TICKS, distribution_chart, queue_chart
 from muster.report.drawing import CHARACTER, HALF, PHONE, ChartSpace, lines, text_width, time_unit
+from muster.report.embedded import run_tables
 from muster.report.gantt import bars, stretches
 from muster.report.means import means_chart
+from muster.report.node_use import BINS, node_use
+from muster.report.page import write_report
 from muster.report.render import svg_of
 from muster.report.series import GANTT_ROWS, GroupMean, chart_series, size_name
-from tests.report.hand_made import ORDERS, run_record, scheduled, tables
+from tests.report.hand_made import ORDERS, run_record, scheduled, tables, write
 
 
 @given(st.sets(st.integers(0, 15)))
@@ -41,6 +45,52 @@ def test_bars_cover_the_gpu_seconds_and_never_each_other(order: str) -> None:
     for one, other in combinations(drawn, 2):
         apart_in_time = one.end <= other.begin or other.end <= one.begin
         assert apart_in_time or one.high <= other.low or other.high <= one.low
+
+
+def test_shades_of_nodes_hold_the_gpu_seconds() -> None:
+    """In rows of one node, and in rows of several where there are many."""
+    record = scheduled("las", jobs=40)
+    labels, edges, shares = node_use(run_tables(record))
+    gpus = record.nodes()["gpus"].to_numpy()[:, None]
+    assert labels == record.nodes()["node"].to_list()
+    area = float((shares * gpus * np.diff(edges)).sum())
+    assert area == pytest.approx(record.jobs["attained_gpu_seconds"].sum())
+    row = {
+        "job_id": "0",
+        "node": "node-129",
+        "gpu_ids": [0],
+        "gpus": 1.0,
+        "from_seconds": 0.0,
+        "to_seconds": 8.0,
+    }
+    many = tables(
+        [{"job_id": "0", "submit_seconds": 0.0, "finish_seconds": 16.0}], [row], run=run_record(130, 4)
+    )
+    labels, _, shares = node_use(run_tables(many))
+    assert (len(labels), labels[0], labels[-1]) == (44, "node-0 to node-2", "node-129")
+    assert shares[-1].tolist() == [0.25] * (BINS // 2) + [0.0] * (BINS // 2)
+    assert not shares[:-1].any()
+
+
+def test_a_run_of_many_allocations_has_its_nodes_as_files(tmp_path: Path) -> None:
+    rows = [
+        {
+            "job_id": "0",
+            "node": "node-0",
+            "gpu_ids": [0],
+            "gpus": 1.0,
+            "from_seconds": at,
+            "to_seconds": at + 1.0,
+        }
+        for at in map(float, range(GANTT_ROWS + 1))
+    ]
+    job = {"job_id": "0", "submit_seconds": 0.0, "finish_seconds": float(len(rows))}
+    write(tables([job], rows), tmp_path)
+    write_report(tmp_path, ("svg", "csv"))
+    kept = pl.read_csv(tmp_path / "charts" / "nodes.csv")
+    assert kept.columns == ["nodes", "from_seconds", "to_seconds", "share_of_gpus"]
+    assert kept.filter(pl.col("nodes") == "node-0")["share_of_gpus"].unique().len() == 1
+    assert "GPUs held" in (tmp_path / "charts" / "nodes.svg").read_text()
 
 
 def test_sharers_of_a_gpu_lie_beside_each_other_in_its_lane() -> None:

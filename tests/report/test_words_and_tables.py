@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from muster.formatting import (
+    amount_of,
     common_unit,
     counted,
     duration,
@@ -85,6 +86,13 @@ def test_shares_ratios_and_numbers() -> None:
     assert ratio(None, 1.0) == "–"
     assert number(12_000) == "12,000"
     assert number(1.336) == "1.34"
+
+
+def test_amounts_have_as_many_figures_as_mean_something() -> None:
+    assert amount_of("memory_gb", 687.48) == "687"
+    assert amount_of("memory_gb", 1_229_312.0) == "1,229,312"
+    assert amount_of("cpus", 2.5) == "2.50"
+    assert amount_of("gpus", 123_456.125) == "123,456.125"
 
 
 def test_things_are_counted_as_people_say_them() -> None:

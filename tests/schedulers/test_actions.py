@@ -9,7 +9,7 @@ import numpy as np
 from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.schedulers.actions import Migrate, Preempt, Resize, Start, actions_of
 from muster.schedulers.contract import Decision, Jobs, Snapshot, Trigger
-from muster.schedulers.pending import Pending, pending_jobs
+from muster.schedulers.pending import Blockers, Pending, pending_jobs
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, OUTRANKED, OVER_LIMIT, PLACED
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
@@ -85,6 +85,19 @@ def test_a_waiting_job_is_blocked_by_those_served_before_it() -> None:
     runs(snapshot, 0, on(0, 0, 1))
     decision = decided(snapshot, [PLACED, OUTRANKED, PLACED, NO_GPUS], ranked=[0, 1, 2, 3], j2=[on(0, 2, 3)])
     assert [(one.job, one.blocked_by) for one in pending_jobs(snapshot, decision)] == [(1, (0,)), (3, (0, 2))]
+
+
+def test_blockers_are_those_of_the_decision_when_read_later() -> None:
+    snapshot = view_of(*(job(0, 100, gpus=2) for _ in range(4)))
+    runs(snapshot, 0, on(0, 0, 1))
+    decision = decided(
+        snapshot, [OUTRANKED, NO_GPUS, PLACED, PLACED], j0=[], j2=[on(0, 0, 1)], j3=[on(0, 2, 3)]
+    )
+    blockers = Blockers(snapshot, decision)
+    snapshot.ledger.carry_out(decision.changes)
+    snapshot.table.facts["state"][:] = RUNNING
+    assert dict(blockers) == {0: (2, 3), 1: (2, 3)}
+    assert blockers.get(2) is None
 
 
 def test_only_jobs_on_nodes_that_it_may_use_block_a_job() -> None:

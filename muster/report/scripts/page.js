@@ -573,8 +573,10 @@ class Page {
     const summary = element("p", {}, `Waited ${duration(run.wait[job])}${stops}; ${ended}.`);
     const steps = this.steps(job, run);
     const shown = steps.slice(0, MOST_STRETCHES);
+    const [unit, name] = commonUnit(shown.flatMap(({ since, until }) => [until - since, since - submit]));
+    const time = (/** @type {number} */ seconds) => `${inUnit(seconds, unit)} ${name}`;
     const list = element("ol", { class: "steps" }, ...shown.map(({ since, until, words, held }) =>
-      element("li", { class: held ? "ran" : "waited" }, element("b", {}, `${held ? "Ran" : "Waited"} ${duration(until - since)}`), ` from ${duration(since - submit)} on: ${words}`)));
+      element("li", { class: held ? "ran" : "waited" }, element("b", {}, `${held ? "Ran" : "Waited"} ${time(until - since)}`), ` from ${time(since - submit)} on: ${words}`)));
     const more = steps.length > shown.length ? [element("p", { class: "quiet" }, `and ${counted(steps.length - shown.length, "further stretch").replace("stretchs", "stretches")}`)] : [];
     const holding = run.holding[job] ? [element("p", { class: "quiet holding" }, run.holding[job].join(" "))] : [];
     return [heading, summary, ...holding, list, ...more];

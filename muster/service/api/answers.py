@@ -317,6 +317,10 @@ class TimelineEntry(Answer):
     """Null: another user's."""
     user: str | None
     name: str | None
+    model: str | None
+    """Null: not stated, or another user's."""
+    tenant: str | None
+    """Likewise."""
     node: str
     gpu_ids: list[int]
     gpus: float
@@ -542,6 +546,8 @@ class WhatIfAnswer(Answer):
     state: WhatIfState
     message: str
     """Why it failed."""
+    parts_done: int
+    """Of three: the simulation as it is, that of what was asked for, and the report."""
     runs: list[WhatIfRun]
     """With what this daemon has, and with what was asked for; empty until they are done."""
     report: str | None

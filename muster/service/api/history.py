@@ -72,6 +72,8 @@ def timeline(
                 "job_id": None if label is None else interval.job,
                 "user": None if label is None else label.user,
                 "name": None if label is None else label.name,
+                "model": None if label is None else label.model,
+                "tenant": None if label is None else label.tenant,
                 "node": interval.allocation.node,
                 "gpu_ids": list(interval.allocation.gpu_ids),
                 "gpus": interval.allocation.gpus,

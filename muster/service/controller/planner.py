@@ -16,7 +16,7 @@ from muster.runtime.snapshots.taken import TakenSnapshot
 from muster.schedulers.actions import Action, Start, actions_of
 from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
-from muster.schedulers.pending import pending_jobs
+from muster.schedulers.pending import Blockers
 from muster.schedulers.reasons import FITS_NOWHERE, reason
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.asking import Decided, decided
@@ -132,8 +132,7 @@ class Planner:
         self._status.last_decision = LastDecision(taken, answer.decision)
         self._wake_on, self._timer = answer.decision.wake_on, answer.decision.next_wake
         self._rests_until = self._store.now() + _rest(answer.seconds)
-        pending = pending_jobs(snapshot, answer.decision)
-        self._status.blocked_by = {one.job: one.blocked_by for one in pending}
+        self._status.blocked_by = Blockers(snapshot, answer.decision)
         self._apply(answer, index, moment)
         self._not_begun_yet(not_begun, moment)
         self._lend(answer, index, moment)

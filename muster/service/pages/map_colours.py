@@ -1,24 +1,79 @@
-"""The colours of jobs on the map of GPUs, and what each of them means."""
+"""The colours of jobs on the map of GPUs and on the timeline, and what each of them means."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
 
 from muster.service.pages.rendering import COLOURS, colour_class
+from muster.service.store.rows import AllocationInterval, Holder
 
 OTHERS = "others"
 """The class of all that has no colour of its own."""
+Attribute: TypeAlias = Literal["job", "user", "tenant", "model", "name"]
+"""Of a job, by which it has its colour."""
+WITH_KEY = ("user", "tenant", "model")
+"""Of which few are many: their colours are by turns, and have a key."""
+NAMELESS = {"tenant": "no tenant", "model": "unknown"}
+"""What stands for none."""
 
 
-def keyed_colours(values: Iterable[str]) -> dict[str, str]:
+def first_jobs(machines: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Of each node, as the API has them, the jobs that are the first on a GPU, as far as they may be seen."""
+    known = [[[job for job in here if job is not None] for here in one["gpu_jobs"]] for one in machines]
+    return [list(dict.fromkeys(here[0] for here in node if here)) for node in known]
+
+
+def first_jobs_held(intervals: Iterable[AllocationInterval], seen: Container[int]) -> list[list[int]]:
+    """The same from what is held now, in the order in which the API has it."""
+    firsts: dict[str, dict[int, int]] = {}
+    for interval in intervals:
+        if interval.job in seen:
+            of_node = firsts.setdefault(interval.allocation.node, {})
+            for gpu in interval.allocation.gpu_ids:
+                of_node.setdefault(gpu, interval.job)
+    return [list(dict.fromkeys(node.values())) for node in firsts.values()]
+
+
+def value_of(job: int, holders: Mapping[int, Holder], by: Attribute) -> str | int:
+    """By what a job has its colour."""
+    return job if by == "job" else getattr(holders[job], by) or NAMELESS.get(by, "unknown")
+
+
+def colours_of(
+    firsts: Sequence[Sequence[int]], holders: Mapping[int, Holder], by: Attribute
+) -> dict[str | int, str]:
+    """The class of what each job that is the first on a GPU has its colour by."""
+    if by in WITH_KEY:
+        jobs = sorted({job for node in firsts for job in node})
+        return keyed_colours(value_of(job, holders, by) for job in jobs)
+    return hashed_colours([[(job, value_of(job, holders, by)) for job in node] for node in firsts])
+
+
+def own_colours(
+    firsts: Sequence[Sequence[int]], holders: Mapping[int, Holder]
+) -> dict[str, dict[str | int, str]]:
+    """The classes that the script of the timeline cannot find by itself, by attribute and value."""
+    found: dict[str, dict[str | int, str]] = {}
+    for by in get_args(Attribute):
+        colours = colours_of(firsts, holders, by)
+        found[by] = {
+            value: colour
+            for value, colour in colours.items()
+            if colour != (OTHERS if by in WITH_KEY else colour_class(value))
+        }
+    return found
+
+
+def keyed_colours(values: Iterable[str | int]) -> dict[str | int, str]:
     """The classes of values in the order in which they appear: as many differ as there are colours."""
     distinct = dict.fromkeys(values)
     return {value: colour_class(at) if at < COLOURS else OTHERS for at, value in enumerate(distinct)}
 
 
-def key_of(colours: Mapping[str, str], *, more: bool) -> list[tuple[str, str]]:
+def key_of(colours: Mapping[str | int, str], *, more: bool) -> list[tuple[str, str]]:
     """The class and the label of each colour; `more`: GPUs of other users are shown besides."""
-    own = [(colour, value) for value, colour in colours.items() if colour != OTHERS]
+    own = [(colour, str(value)) for value, colour in colours.items() if colour != OTHERS]
     return [*own, (OTHERS, "others")] if more or len(own) < len(colours) else own
 
 

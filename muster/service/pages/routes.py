@@ -23,6 +23,7 @@ from muster.service.callers import UnknownCaller
 from muster.service.pages import views
 from muster.service.pages.cache import PageCache
 from muster.service.pages.rendering import Body, body, framed, page, refreshed, static_file
+from muster.service.store import StoreUnavailable
 from muster.service.store.rows import Caller
 
 _PART = "Muster-Part"
@@ -30,6 +31,8 @@ _PART = "Muster-Part"
 _WAIT_SECONDS = 0.5
 """For when a job starts; the page asks again."""
 _TITLES = {403: "Not allowed", 404: "Not found"}
+_FAILED = 500
+"""From this status on it is not known who asks, as what says so may be what has failed."""
 _NO_PAGES = ("/v1/", "/static/")
 """Addresses that are for programs, whatever they accept."""
 _SCRIPTS = {"Timeline": ("timeline.js",)}
@@ -56,7 +59,7 @@ def add_pages(app: FastAPI) -> FastAPI:
     app.state.pages = PageCache()
     app.include_router(router)
     app.add_exception_handler(_NotLoggedIn, _to_login)
-    for kind in (404, Refused, InputError, RequestValidationError):
+    for kind in (404, Refused, InputError, RequestValidationError, StoreUnavailable, Exception):
         app.add_exception_handler(kind, _as_page(app.exception_handlers[kind]))
     return app
 
@@ -195,7 +198,7 @@ async def job_reasons(job_id: JobId, visit: VisitHere) -> Response:
 async def timeline(visit: VisitHere) -> Response:
     """GPUs over time."""
     return await visit.answer(
-        "Timeline", "timeline.html.j2", lambda: ("Timeline", views.timeline(visit.service))
+        "Timeline", "timeline.html.j2", lambda: ("Timeline", views.timeline(visit.service, visit.viewer))
     )
 
 
@@ -238,19 +241,33 @@ def _as_page(answered: Callable[[Request, Any], Any]) -> Callable[[Request, Exce
         path, accepted = request.url.path, request.headers.get("accept", "")
         if request.method != "GET" or path.startswith(_NO_PAGES) or "text/html" not in accepted:
             return answer
+        if answer.status_code >= _FAILED:
+            return await run_in_threadpool(_failure, answer)
         service: Service = request.app.state.service
         try:
             viewer = await _viewer(request, service)
         except _NotLoggedIn as unknown:
             return await _to_login(request, unknown)
-        message = (
-            str(error) if isinstance(error, Refused) else json.loads(bytes(answer.body))["error"]["message"]
-        )
+        message = str(error) if isinstance(error, Refused) else _message(answer)
         if answer.status_code == 404 and not isinstance(error, Refused):
             message = f"there is no page at {path}"
         return await run_in_threadpool(Visit(request, service, viewer).refusal, answer.status_code, message)
 
     return handle
+
+
+def _message(answer: Response) -> str:
+    message: str = json.loads(bytes(answer.body))["error"]["message"]
+    return message
+
+
+def _failure(answer: Response) -> Response:
+    """A page that says what the daemon could not do; it is asked for again by itself where that may help."""
+    retry = answer.headers.get("retry-after")
+    again = page("failed.html.j2", {"message": _message(answer), "retry": retry}, answer.status_code)
+    if retry is not None:
+        again.headers["Retry-After"] = retry
+    return again
 
 
 async def _to_login(request: Request, _: Exception) -> Response:

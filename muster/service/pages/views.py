@@ -7,14 +7,25 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from muster.formatting import counted, duration, gpus, percent, thousandths
+from muster.formatting import amount_of, counted, duration, gpus, number, percent, thousandths
 from muster.schedulers.honours import PRIORITY, honoured
 from muster.schedulers.presets import known_presets
 from muster.service.api import history, jobs, nodes, what_if
 from muster.service.api.service import Service, check_operator
 from muster.service.interval_ends import IntervalEnd
 from muster.service.pages.charts import Span, span, step_line
-from muster.service.pages.map_colours import OTHERS, hashed_colours, key_of, keyed_colours
+from muster.service.pages.map_colours import (
+    NAMELESS,
+    OTHERS,
+    WITH_KEY,
+    Attribute,
+    colours_of,
+    first_jobs,
+    first_jobs_held,
+    key_of,
+    own_colours,
+    value_of,
+)
 from muster.service.pages.rendering import colour_class
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.request import JobRequest
@@ -27,10 +38,14 @@ _SHOWN_EVENTS = 12
 _SHOWN_JOBS = 10
 _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
 _RESTART_COLOUR = "c4"
-Colouring: TypeAlias = Literal["job", "user", "tenant", "model", "name", "use"]
+_PARTS = (
+    "simulates the jobs as they are scheduled now",
+    "simulates them as asked",
+    "writes the report",
+)
+"""Of an answer to a question, in their order."""
+Colouring: TypeAlias = Attribute | Literal["use"]
 """What GPUs of the map are coloured by."""
-_WITH_KEY = ("user", "tenant", "model")
-"""Of which few are many: their colours are by turns, and have a key."""
 BUSY = (
     (0.5, "busy half of the time or more", 2),
     (0.05, "busy less than half of the time", 0),
@@ -77,7 +92,7 @@ def _overview(service: Service, caller: Caller) -> dict[str, Any]:
         for state in (State.RUNNING, State.QUEUED)
     )
     demand = jobs.waiting_demand(service)
-    held = [_held(machines, name, label) | _needed(demand[name]) for name, label in _RESOURCES]
+    held = [_held(machines, name, label) | _needed(name, demand[name]) for name, label in _RESOURCES]
     counts = service.store.counts()
     return {
         "sentence": f"{held[0]['text']}; {counted(counts[State.RUNNING], 'job')} running, "
@@ -114,7 +129,7 @@ def machine_map(service: Service, caller: Caller, by: Colouring) -> dict[str, An
     return {
         "racks": racks,
         "by": by,
-        "choices": [one for one in get_args(Colouring) if one != "use" or known or by == "use"],
+        "choices": [one for one in (*get_args(Attribute), "use") if one != "use" or known or by == "use"],
         "use_known": known,
         "key": key,
         "resources": _RESOURCES,
@@ -173,6 +188,7 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         "places": places,
         "stretches": [(where, places.index(node), words) for where, node, words in stretches],
         "series": series,
+        "resizes": len(series["starts"]) - job["starts"],
         "speed": speed_chart(series, until),
         "spent": _spent(series["spent"]),
         "predicted": _predicted(series["shares"]),
@@ -189,7 +205,15 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
 def _asked_for(request: JobRequest) -> list[tuple[str, str]]:
     """What a job states, as a person would write it, without its environment, which may have secrets."""
     fields = request.model_dump(exclude_none=True, exclude_defaults=True, exclude={"environment"})
-    return [(name, _written(value)) for name, value in fields.items()]
+    return [_with_unit(name, value) for name, value in fields.items()]
+
+
+def _with_unit(name: str, value: Any) -> tuple[str, str]:
+    """A field without its unit, which stands behind the value."""
+    for ending, written in (("_seconds", duration), ("_gb", lambda amount: f"{number(amount)} GB")):
+        if name.endswith(ending):
+            return name.removesuffix(ending).replace("_", " "), written(value)
+    return name.replace("_", " "), _written(value)
 
 
 def _written(value: Any) -> str:
@@ -222,10 +246,18 @@ def _predicted(shares: Mapping[str, float] | None) -> list[tuple[str, float, str
     return [(*part, colour, "") for part, colour in zip((shares or {}).items(), colours, strict=False)]
 
 
-def timeline(service: Service) -> dict[str, Any]:
-    """The rows of the timeline, and the signs of how its bars end; its script asks for the bars."""
-    nodes = service.status.cluster.nodes
-    return {"rows": [{"node": node.name, "gpus": node.gpus} for node in nodes], "ends": ENDS}
+def timeline(service: Service, caller: Caller) -> dict[str, Any]:
+    """The rows of the timeline, how its bars end, and the colours of the map; its script asks for the bars."""
+    with service.store.together():
+        held = service.store.allocation_intervals(open_only=True)
+        by_id = service.store.holders(None if caller.operator else caller.user)
+    firsts = first_jobs_held(held, by_id)
+    return {
+        "rows": [{"node": node.name, "gpus": node.gpus} for node in service.status.cluster.nodes],
+        "ends": ENDS,
+        "choices": get_args(Attribute),
+        "colours": {"own": own_colours(firsts, by_id), "keyed": WITH_KEY, "nameless": NAMELESS},
+    }
 
 
 def user_list(service: Service, caller: Caller) -> dict[str, Any]:
@@ -283,6 +315,7 @@ def what_if_list(service: Service, caller: Caller) -> dict[str, Any]:
     check_operator(caller)
     return {
         "asked": what_if.what_ifs(service, caller)["what_ifs"],
+        "parts": _PARTS,
         "scheduler": service.status.scheduler,
         "schedulers": sorted(known_presets()),
         "now": time.time(),
@@ -293,16 +326,16 @@ def _held(machines: Sequence[Mapping[str, Any]], name: str, label: str) -> dict[
     whole, held, others = (
         sum(machine[f"{prefix}{name}"] for machine in machines) for prefix in ("", "held_", "others_")
     )
-    text = f"{held:,.5g} of {whole:,.5g} {label} held"
+    text = f"{amount_of(name, held)} of {amount_of(name, whole)} {label} held"
     if others:
-        text += f", {others:,.5g} by jobs of others"
+        text += f", {amount_of(name, others)} by jobs of others"
     return {"label": label, "held": held, "others": others, "whole": whole, "text": text}
 
 
-def _needed(demand: Mapping[str, Any]) -> dict[str, Any]:
+def _needed(name: str, demand: Mapping[str, Any]) -> dict[str, Any]:
     """What waiting jobs ask for beside what is held; no words where they ask for nothing."""
-    amount = demand["amount"]
-    words = f"{amount:,.5g} more asked for by {counted(demand['jobs'], 'waiting job')}" if amount else ""
+    amount, jobs = demand["amount"], counted(demand["jobs"], "waiting job")
+    words = f"{amount_of(name, amount)} more asked for by {jobs}" if amount else ""
     return {"needed": amount, "needed_text": words}
 
 
@@ -353,18 +386,13 @@ def _map_colours(
     """The class of each job that is the first of a GPU, and what classes mean; None: they say how busy GPUs are."""
     if by == "use":
         return None, [(colour_class(colour), label) for _, label, colour in BUSY] if known else []
-    gpu_jobs = [[[job for job in here if job is not None] for here in one["gpu_jobs"]] for one in machines]
-    firsts = [dict.fromkeys(here[0] for here in node if here) for node in gpu_jobs]
-    nameless = _tenant_named("") if by == "tenant" else "unknown"
-    values = {
-        job: job if by == "job" else getattr(by_id[job], by) or nameless for node in firsts for job in node
-    }
-    if by not in _WITH_KEY:
-        hashed = hashed_colours([[(job, values[job]) for job in node] for node in firsts])
-        return {job: hashed[value] for job, value in values.items()}, []
-    keyed = keyed_colours(str(values[job]) for job in sorted(values))
+    firsts = first_jobs(machines)
+    colours = colours_of(firsts, by_id, by)
+    of_jobs = {job: colours[value_of(job, by_id, by)] for node in firsts for job in node}
+    if by not in WITH_KEY:
+        return of_jobs, []
     unseen = any(here and set(here) == {None} for one in machines for here in one["gpu_jobs"])
-    return {job: keyed[str(value)] for job, value in values.items()}, key_of(keyed, more=unseen)
+    return of_jobs, key_of(colours, more=unseen)
 
 
 def _events(service: Service, caller: Caller, since: float) -> list[dict[str, Any]]:

@@ -219,6 +219,8 @@ class JobLabel(NamedTuple):
     name: str
     state: State
     finished: float | None
+    model: str | None = None
+    tenant: str | None = None
 
 
 class QueuedDemand(NamedTuple):

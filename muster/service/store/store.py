@@ -92,6 +92,8 @@ class Store:
         """What this process has changed that `version` would not show otherwise."""
         self._in_doubt: tuple[StoreChanges, int] | None = None
         """What was to be written last, and the number of its turn, if it is not known whether it was."""
+        self._demand: tuple[Version, Mapping[str, QueuedDemand]] | None = None
+        """What queued jobs ask for, in the version of the last question."""
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Store:
@@ -238,7 +240,18 @@ class Store:
         return dict.fromkeys(State, 0) | {State(state): count for state, count in found}
 
     def waiting_demand(self) -> Mapping[str, QueuedDemand]:
-        """What the queued jobs ask for: `gpus`, and `cpus` and `memory_gb` where they state these."""
+        """What the queued jobs ask for: `gpus`, and `cpus` and `memory_gb` where they state these.
+
+        Each job of a long queue is read for it, so it is computed once for each version of the store.
+        """
+        with self.together():
+            version = self.version()
+            known = self._demand
+            if known is None or known[0] != version:
+                self._demand = known = (version, self._sum_of_demand())
+        return known[1]
+
+    def _sum_of_demand(self) -> Mapping[str, QueuedDemand]:
         with self._database.reading() as connection:
             asked = {
                 name: _asked_number(connection, name)
@@ -360,10 +373,11 @@ class Store:
     def labels_of(self, jobs: Collection[int]) -> Mapping[int, JobLabel]:
         """Whose each of these jobs is, what it is called, and what has become of it."""
         columns = JOBS.c
-        chosen = select(columns.id, columns.user, columns.name, columns.state, columns.finished)
         with self._database.reading() as connection:
+            asked = [_asked(connection, name).label(name) for name in ("model", "tenant")]
+            chosen = select(columns.id, columns.user, columns.name, columns.state, columns.finished, *asked)
             return {
-                row.id: JobLabel(row.user, row.name, State(row.state), row.finished)
+                row.id: JobLabel(row.user, row.name, State(row.state), row.finished, row.model, row.tenant)
                 for row in connection.execute(chosen.where(columns.id.in_(jobs)))
             }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -116,6 +117,21 @@ def test_another_scheduler_is_simulated_until_it_is_forgotten(api: Serving) -> N
     assert api.ask("DELETE", f"/v1/what-if/{number}").status == 204
     assert api.ask("GET", f"/v1/what-if/{number}").status == 404
     assert not (api.home / "what-if" / str(number)).exists()
+
+
+def test_a_question_says_how_far_its_answer_is(api: Serving) -> None:
+    number = api.ask("POST", "/v1/what-if", {"scheduler": "sjf"}).json["number"]
+    headers, seen, said = logged_in(api, "root"), [0], []
+    while (found := api.ask("GET", f"/v1/what-if/{number}").json)["state"] == "running":
+        seen.append(found["parts_done"])
+        said += re.findall(
+            r"Part \d of 3: \w+", api.ask("GET", "/what-if", headers=headers, tcp=True).body.decode()
+        )
+    assert (found["state"], found["parts_done"]) == ("done", 3)
+    assert seen == sorted(seen)
+    assert {1, 2} <= set(seen)
+    assert {"Part 2 of 3: simulates", "Part 3 of 3: writes"} <= set(said)
+    assert api.ask("DELETE", f"/v1/what-if/{number}").status == 204
 
 
 def test_a_user_who_is_no_operator_learns_nothing(api: Serving, more_nodes: dict[str, Any]) -> None:

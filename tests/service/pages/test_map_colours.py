@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.cluster.shipped import parse_cluster
-from muster.service.pages.map_colours import hashed_colours
+from muster.service.pages.map_colours import first_jobs, first_jobs_held, hashed_colours
 from muster.service.pages.rendering import COLOURS, colour_class
-from muster.service.store.rows import Submission
+from muster.service.store.rows import Caller, Submission
+from muster.service.tokens import create_token
 
 from ..serving import Serving, a_request
 from .conftest import LogIn
@@ -54,3 +55,18 @@ def test_jobs_of_one_node_differ(nodes: list[list[int]]) -> None:
         assert len({found[job] for job in node}) == len(node)
         if node:
             assert found[min(node)] == colour_class(min(node))
+
+
+def test_the_timeline_has_the_jobs_of_the_map(api: Serving) -> None:
+    """For operators and for users, also where several jobs share a GPU."""
+    mine, *others = api.store.submit([Submission(user, a_request()) for user in ("ann", "bob", "ann", "ann")])
+    held_by = {others[0]: (0, 1), others[1]: (1, 2), others[2]: (3,), mine: (2, 3)}
+    for job, gpus in held_by.items():
+        run_job(api, job, "node-0", gpus)
+    for caller in (Caller("root", operator=True), Caller("ann", operator=False)):
+        by_id = api.store.holders(None if caller.operator else caller.user)
+        held = api.store.allocation_intervals(open_only=True)
+        token = create_token(api.store, caller.user, operator=caller.operator, engine=None).text
+        machines = api.ask("GET", "/v1/nodes", token=token).json["nodes"]
+        on_map = sorted(sorted(node) for node in first_jobs(machines) if node)
+        assert sorted(sorted(node) for node in first_jobs_held(held, by_id)) == on_map

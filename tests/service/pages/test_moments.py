@@ -14,7 +14,7 @@ import pytest
 
 from muster.cli.app import run
 from muster.cli.service_view import state_of
-from muster.formatting import counted, duration, gpus, number, percent, thousandths
+from muster.formatting import amount_of, counted, duration, gpus, number, percent, thousandths
 from muster.problems import InputError
 from muster.service.pages.rendering import moment as moment_of
 from muster.service.request import JobRequest
@@ -125,9 +125,10 @@ def check_overview(page: Shown, top: Mapping[str, Any], mine: list[Job]) -> None
     nodes, counts = top["nodes"], top["queue"]["counts"]
     for name, label in (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory")):
         held, whole = (sum(node[field] for node in nodes) for field in (f"held_{name}", name))
-        assert f"{held:,.5g} of {whole:,.5g} {label} held" in page.text
+        assert f"{amount_of(name, held)} of {amount_of(name, whole)} {label} held" in page.text
         demand = top["queue"]["demand"][name]
-        more = f"{demand['amount']:,.5g} more asked for by {counted(demand['jobs'], 'waiting job')}"
+        jobs = counted(demand["jobs"], "waiting job")
+        more = f"{amount_of(name, demand['amount'])} more asked for by {jobs}"
         assert (more in page.text) == (demand["amount"] > 0)
     words = f"{counted(counts['running'], 'job')} running, {counted(counts['queued'], 'job')} waiting."
     assert words in page.text
@@ -146,7 +147,7 @@ def check_nodes(page: Shown, top: Mapping[str, Any]) -> None:
         jobs = [next((job for job in here if job is not None), bool(here)) for here in node["gpu_jobs"]]
         assert page.cells[node["name"]] == jobs
         for name, label in (("cpus", "CPU cores"), ("memory_gb", "GB of memory")):
-            assert f"{thousandths(node[f'held_{name}'])} of {thousandths(node[name])} {label}" in page.text
+            assert f"{number(node[f'held_{name}'])} of {number(node[name])} {label}" in page.text
     assert page.text.count("drained") == sum(node["drained"] for node in top["nodes"])
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import text, update
 
 from muster.cluster.ledger import NodeAllocation
 from muster.formatting import duration
@@ -27,6 +28,7 @@ from muster.service.store.rows import (
     StoreChanges,
     Submission,
 )
+from muster.service.store.tables import JOBS
 
 from ..serving import Serving, a_request
 from .conftest import LogIn
@@ -135,10 +137,29 @@ def test_page_of_a_job_shows_its_command_as_a_shell_takes_it(api: Serving, log_i
     assert "secret" not in shown
 
 
+def test_page_of_a_job_says_units_and_resizes(api: Serving, log_in: LogIn) -> None:
+    """A job that was resized once has two stretches and one start."""
+    asked = a_request(model="resnet18", time_limit_seconds=5400.0, memory_gb=1.5)
+    (job,) = api.store.submit([Submission("ann", asked)])
+    run_job(api, job)
+    larger = NodeAllocation[str](node="node-0", gpu_ids=(0, 1, 2), milli=1000, cpus=2.0, memory_gb=4.0)
+    resized = StoreChanges(closed={(job, 1): 5.0}, opened=[AllocationInterval(job, 1, larger, 5.0)])
+    with api.store.claimed():
+        api.store.commit(resized)
+    shown = api.ask("GET", f"/jobs/{job}", headers=log_in("ann"), tcp=True).body.decode()
+    facts = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", shown))
+    assert (facts["time limit"], facts["memory"]) == ("1.50 h", "1.50 GB")
+    assert facts["Ran in earlier starts"].endswith("; 1 start in all, resized 1 time")
+    assert shown.split('<table id="starts">')[1].split("</table>")[0].count('<th scope="row"') == 2
+
+
 def test_page_of_users_groups_digits(api: Serving, log_in: LogIn) -> None:
     api.store.submit([Submission("ann", a_request())] * 1001)
     shown = api.ask("GET", "/users", headers=log_in("ann"), tcp=True).body.decode()
-    assert re.findall('<td class="figure">(1.?001)</td>', shown) == ["1,001", "1,001"]
+    assert re.findall('<td class="figure" data-label="(?:Waiting|Jobs)">(1.?001)</td>', shown) == [
+        "1,001",
+        "1,001",
+    ]
 
 
 def test_pages_without_jobs_say_so(api: Serving, log_in: LogIn) -> None:
@@ -175,6 +196,31 @@ def test_a_browser_is_led_back_from_an_unknown_address(api: Serving, log_in: Log
     for path, headers in (("/v1/nosuch", browser), ("/v1/jobs/9", browser), ("/nosuch", log_in("ann"))):
         answer = api.ask("GET", path, headers=headers, tcp=True)
         assert (answer.status, answer.headers["content-type"]) == (404, "application/json"), path
+
+
+def test_a_browser_gets_a_page_where_the_daemon_fails(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request())])
+    headers = log_in("ann")
+    browser = headers | {"Accept": "text/html,*/*"}
+    with api.store._database.writing() as connection:
+        connection.execute(update(JOBS).values(request="no JSON"))
+    for path, sent, kind in (
+        (f"/jobs/{job}", browser, "text/html; charset=utf-8"),
+        (f"/jobs/{job}", headers, "application/json"),
+        (f"/v1/jobs/{job}", browser, "application/json"),
+    ):
+        answer = api.ask("GET", path, headers=sent, tcp=True)
+        assert (answer.status, answer.headers["content-type"]) == (500, kind)
+        assert "the daemon's log has the details" in html.unescape(answer.body.decode())
+    with api.store._database.writing() as connection:
+        connection.execute(text("ALTER TABLE sessions RENAME TO gone"))
+    answer = api.ask("GET", "/jobs", headers=browser, tcp=True)
+    page = answer.body.decode()
+    assert (answer.status, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert answer.headers["retry-after"] == "1"
+    assert "The store cannot be used" in page
+    assert '<meta http-equiv="refresh" content="5">' in page
+    assert api.ask("GET", "/jobs", headers=headers, tcp=True).json["error"]["status"] == 503
 
 
 def test_page_of_a_job_is_of_one_moment(api: Serving, log_in: LogIn, monkeypatch: pytest.MonkeyPatch) -> None:

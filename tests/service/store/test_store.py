@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import IntegrityError
 
 from muster.cluster.ledger import NodeAllocation
@@ -94,6 +94,23 @@ def test_the_demand_of_waiting_jobs_is_that_of_their_requests(store: Store) -> N
         "cpus": QueuedDemand(2 * 1.5 + 4.0 + 4.0 / 2, 4),
         "memory_gb": QueuedDemand(2.0 + 8.0 + 3.0 / 2, 3),
     }
+
+
+def test_the_demand_is_computed_once_for_each_version(store: Store) -> None:
+    asked: list[str] = []
+    event.listen(store._database._engine, "before_cursor_execute", lambda *details: asked.append(details[2]))
+
+    def sums() -> int:
+        return sum("sum(" in statement for statement in asked)
+
+    for seen in range(1, 4):
+        submitted(store, 1, gpus=2)
+        for _ in range(3):
+            assert store.waiting_demand()["gpus"] == QueuedDemand(2.0 * seen, seen)
+        assert sums() == seen
+    with store.together():
+        assert store.waiting_demand()["gpus"].jobs == 3
+    assert sums() == 3
 
 
 def test_use_by_tenant_is_of_one_user_or_of_all(store: Store) -> None:

@@ -77,7 +77,8 @@ async function refresh() {
     fetchedAt = Date.now();
     if (answer.status >= 500) setTimeout(refreshSoon, RETRY_MS);
     if (answer.status === 304) return announce();
-    if (!answer.ok) return;
+    // What was chosen meanwhile is not in it: it is about to be asked for.
+    if (!answer.ok || choosing || asked !== location.pathname + location.search) return;
     tag = answer.headers.get("ETag") ?? "";
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     document.title = fresh.title;
@@ -173,20 +174,24 @@ document.addEventListener("change", (event) => {
   if (input.value !== "") void send(input, input.dataset.postValue, { [String(input.dataset.field)]: input.valueAsNumber });
 });
 
+/** Until what was chosen in a form is in the address. */
+let choosing = 0;
+
 /** @param {HTMLFormElement} form */
 function applyFilters(form) {
+  clearTimeout(choosing);
+  choosing = 0;
   const values = new URLSearchParams(/** @type {any} */ (new FormData(form)));
   for (const [name, value] of [...values]) if (!value) values.delete(name);
   history.replaceState(null, "", `${form.getAttribute("action")}?${values}`);
   void refresh();
 }
 
-let typing = 0;
 document.addEventListener("input", (event) => {
   const form = event.target instanceof Element ? event.target.closest("form[data-live-form]") : null;
   if (!(form instanceof HTMLFormElement)) return;
-  clearTimeout(typing);
-  typing = setTimeout(() => applyFilters(form), 250);
+  clearTimeout(choosing);
+  choosing = setTimeout(() => applyFilters(form), 250);
 });
 document.addEventListener("submit", (event) => {
   const form = event.target;

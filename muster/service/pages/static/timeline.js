@@ -4,7 +4,7 @@
 // GPUs over time on a canvas: a row for each GPU, a bar for each stretch in which a job held it.
 // `serverNow` is that of live.js, which every page has.
 
-/** @typedef {{job_id: number | null, user: string | null, name: string | null, node: string, gpu_ids: number[], gpus: number, since: number, until: number | null, ended: string | null}} Entry */
+/** @typedef {{job_id: number | null, user: string | null, name: string | null, model: string | null, tenant: string | null, node: string, gpu_ids: number[], gpus: number, since: number, until: number | null, ended: string | null}} Entry */
 
 const LABEL = 130;
 const AXIS = 22;
@@ -45,49 +45,67 @@ const rowHeight = () => (canvas.clientHeight - AXIS) / Math.max(rows, 1);
 /** @param {number} time */
 const x = (time) => LABEL + ((time - since) / (until - since)) * width();
 
-/** @param {unknown} value */
-function colourOf(value) {
-  let sum = typeof value === "number" ? value : 0;
-  if (typeof value === "string")
-    for (const [at, letter] of [...value].entries()) sum += Number(letter.codePointAt(0)) * (at + 1);
-  return colour(`cell-${(sum % COLOURS) + 1}`);
+/** Colours that the map of nodes gives to what holds GPUs now, where they are not those of `usual`; which attributes have
+ * a key, and what stands for none. @typedef {{own: Record<string, Record<string, string>>, keyed: string[], nameless: Record<string, string>}} MapColours */
+
+/** @returns {MapColours} as the page has them now */
+const mapColours = () => JSON.parse(String(document.getElementById("colours")?.dataset.colours));
+
+/** The class of a job's number, or of a name, where nothing speaks for another one; as colour_class of the daemon. @param {string} value @param {boolean} isNumber */
+function usual(value, isNumber) {
+  let sum = isNumber ? Number(value) : 0;
+  if (!isNumber) for (const [at, letter] of [...value].entries()) sum += Number(letter.codePointAt(0)) * (at + 1);
+  return `c${(sum % COLOURS) + 1}`;
 }
 
-/** Users in the order in which they appear. The first ones have a colour each, for as long as the page is open. @type {Map<string, number>} */
-const users = new Map();
-
-/** @param {string | null} user @returns {string} the end of the name of their colour */
-function userColour(user) {
-  if (user === null) return "others";
-  if (!users.has(user)) users.set(user, users.size + 1);
-  const number = Number(users.get(user));
-  return number <= COLOURS ? String(number) : "others";
+/** By what an entry has its colour. @param {Entry} entry @param {string} by @param {MapColours} colours */
+function valueOf(entry, by, colours) {
+  const value = by === "job" ? entry.job_id : entry[/** @type {"user" | "tenant" | "model" | "name"} */ (by)];
+  return String(value || (colours.nameless[by] ?? "unknown"));
 }
 
-/** @param {Entry} entry @param {string} by */
-function fillOf(entry, by) {
-  if (entry.job_id === null) return colour("cell-others");
-  if (by === "user") return colour(`cell-${userColour(entry.user)}`);
-  return colourOf(by === "name" ? entry.name : entry.job_id);
+/** By attribute, what has appeared since the page was opened, in that order. @type {Map<string, Set<string>>} */
+const appeared = new Map();
+
+/** The class of each value of the entries: that of the map of nodes where it is on it. Of values with a key the others take
+ * the colours that are left, in the order in which they appear. @param {string} by @param {MapColours} colours */
+function classesOf(by, colours) {
+  const seen = appeared.get(by) ?? new Set();
+  appeared.set(by, seen);
+  for (const entry of entries) if (entry.job_id !== null) seen.add(valueOf(entry, by, colours));
+  const found = new Map(Object.entries(colours.own[by] ?? {}));
+  const taken = new Set(found.values());
+  const left = Array.from({ length: COLOURS }, (_, at) => `c${at + 1}`).filter((one) => !taken.has(one));
+  for (const value of seen)
+    if (!found.has(value)) found.set(value, colours.keyed.includes(by) ? (left.shift() ?? "others") : usual(value, by === "job"));
+  return found;
 }
 
-/** What the colours of users mean. @param {Entry[]} shown */
-function writeKey(shown) {
+/** @typedef {(entry: Entry) => string} ClassOf of a bar */
+
+/** @returns {ClassOf} by what is chosen */
+function classChosen() {
+  const by = byChoice.value;
+  const colours = mapColours();
+  const classes = classesOf(by, colours);
+  return (entry) => (entry.job_id === null ? "others" : String(classes.get(valueOf(entry, by, colours))));
+}
+
+/** What the colours mean, where few values are many jobs'. @param {Entry[]} shown @param {ClassOf} classOf */
+function writeKey(shown, classOf) {
+  const colours = mapColours();
   /** @type {Map<string, string>} */
   const labels = new Map();
-  for (const entry of shown) {
-    const end = userColour(entry.job_id === null ? null : entry.user);
-    labels.set(end, end === "others" ? "others" : String(entry.user));
-  }
+  for (const entry of shown) labels.set(classOf(entry), classOf(entry) === "others" ? "others" : valueOf(entry, byChoice.value, colours));
   const sorted = [...labels].sort(([one], [other]) => one.localeCompare(other));
-  key.hidden = byChoice.value !== "user" || !sorted.length;
+  key.hidden = !colours.keyed.includes(byChoice.value) || !sorted.length;
   if (key.dataset.labels === JSON.stringify(sorted)) return;
   key.dataset.labels = JSON.stringify(sorted);
   key.replaceChildren(
     ...sorted.map(([end, label]) => {
       const item = document.createElement("li");
       const swatch = document.createElement("span");
-      swatch.className = `swatch ${end === "others" ? end : `c${end}`}`;
+      swatch.className = `swatch ${end}`;
       item.append(swatch, label);
       return item;
     }),
@@ -144,15 +162,16 @@ function drawAxis() {
   }
 }
 
-/** What stands beside the picture: the key, and a note where it would be empty. */
-function drawAround() {
+/** What stands beside the picture: the key, and a note where it would be empty. @param {ClassOf} classOf */
+function drawAround(classOf) {
   const shown = entries.filter((entry) => entry.since < until && (entry.until ?? Infinity) > since);
   nothing.hidden = shown.length > 0 || !fitted;
-  writeKey(shown);
+  writeKey(shown, classOf);
 }
 
 function draw() {
-  drawAround();
+  const classOf = classChosen();
+  drawAround(classOf);
   const scale = devicePixelRatio || 1;
   canvas.width = canvas.clientWidth * scale;
   canvas.height = canvas.clientHeight * scale;
@@ -160,6 +179,8 @@ function draw() {
   paint.font = "12px system-ui, sans-serif";
   drawAxis();
   const height = rowHeight();
+  /** @type {Map<string, string>} */
+  const fills = new Map();
   paint.save();
   paint.beginPath();
   paint.rect(LABEL, 0, width(), canvas.clientHeight - AXIS);
@@ -169,7 +190,9 @@ function draw() {
     const right = x(entry.until ?? serverNow());
     const first = firstRow.get(entry.node);
     if (first === undefined || right < LABEL || left > canvas.clientWidth) continue;
-    const fill = fillOf(entry, byChoice.value);
+    const name = classOf(entry);
+    const fill = fills.get(name) ?? colour(`cell-${name.replace(/^c/, "")}`);
+    fills.set(name, fill);
     for (const gpu of entry.gpu_ids) {
       const y = (first + gpu) * height;
       paint.fillStyle = fill;
