@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -228,26 +230,50 @@ class StartIntervals:
             )
 
     async def _in_a_process(self, question: StartQuestion) -> list[ExpectedQueue]:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*_PROCESS, stdin=pipe, stdout=pipe, stderr=pipe)
+        asked = _AskedProcess(pickle.dumps(question), self._patience)
         try:
-            written, said = await asyncio.wait_for(
-                process.communicate(pickle.dumps(question)), self._patience
-            )
-        except TimeoutError:
+            status, written, said = await asyncio.to_thread(asked.answer)
+        except subprocess.TimeoutExpired:
             what = f"the simulations take longer than {self._patience:g} s; fewer of them take less"
             raise NoEstimate(what) from None
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode:
+            asked.end()
+        if status:
             # Its message may name any job.
-            log.warning(
-                "no start estimate", status=process.returncode, said=said.decode(errors="replace")[-2000:]
-            )
+            log.warning("no start estimate", status=status, said=said.decode(errors="replace")[-2000:])
             raise NoEstimate("the queue cannot be simulated")
         return [
             ExpectedQueue({job: StartEstimate(*one) for job, one in starts.items()}, ends)
             for starts, ends in json.loads(written)
         ]
+
+
+class _AskedProcess:
+    """A process that is asked once, from a thread: asyncio's own may hang where it is cancelled as it begins."""
+
+    def __init__(self, question: bytes, patience: float) -> None:
+        self._question, self._patience = question, patience
+        self._changes = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unwanted = False
+
+    def answer(self) -> tuple[int, bytes, bytes]:
+        """Its status, and what it wrote to its two outputs; TimeoutExpired if it takes too long."""
+        pipe = subprocess.PIPE
+        with subprocess.Popen(_PROCESS, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+            with self._changes:
+                self._process = process
+                if self._unwanted:
+                    process.kill()
+            try:
+                written, said = process.communicate(self._question, self._patience)
+            finally:
+                process.kill()
+        return process.returncode, written, said
+
+    def end(self) -> None:
+        """End it if it runs, and where it is about to begin."""
+        with self._changes:
+            self._unwanted = True
+            if self._process is not None:
+                self._process.kill()

@@ -149,8 +149,6 @@ def test_a_job_that_came_later_is_asked_about_again(api: Serving) -> None:
         with_it = await intervals.with_job(later, 0.0)
         assert later in [row.id for row in with_it.seen.living]
         assert (await intervals.with_job(first, 0.0)).seen is with_it.seen
-        # asyncio.run hangs where it cancels a task that is about to start a process.
-        assert (await intervals.with_job(later, 60.0)).answer is not None
 
     asyncio.run(ask())
 
