@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from muster.advise.occupancy import Occupancy, occupancy_of
-from muster.advise.trial import Trial, Waits, waits_of
+from muster.advise.trial import SiteTrial, Waits, waits_of
 from muster.cluster import Cluster
 from muster.cluster.description import PARTITION
 from muster.cluster.ledger_arrays import Bools
@@ -126,16 +126,16 @@ class Site:
         cluster: Cluster | None = None,
         trace: Trace | None = None,
         knowledge: str = "oracle",
-    ) -> Trial:
+    ) -> SiteTrial:
         """The newest jobs under the site's own scheduler, or under another order in the same cycles."""
         name, settings = self.scheduler, dict(self.settings)
         if order is not None:
             name = f"{order}+{SlurmCycles.name}"
             cycles = {one.name for one in fields(SlurmCycles)}
             settings = {key: value for key, value in settings.items() if key in cycles}
-        return Trial(trace or self.newest, cluster or self.cluster, name, settings, knowledge)
+        return SiteTrial(trace or self.newest, cluster or self.cluster, name, settings, knowledge)
 
-    def waits(self, name: str, trial: Trial) -> Waits:
+    def waits(self, name: str, trial: SiteTrial) -> Waits:
         """What a trial of a name finds."""
         return self.simulated[name] if name in self.simulated else trial()
 

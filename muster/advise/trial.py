@@ -27,7 +27,7 @@ class Waits:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SiteTrial:
     """Jobs under a scheduler on a cluster; a process of its own can run it."""
 
     trace: Trace

@@ -12,7 +12,7 @@ from muster.formatting import as_json_text, markdown_table
 from muster.report.metrics import NOT_COMPLETED, QUANTILES, value_at
 
 
-class Column(NamedTuple):
+class ComparisonColumn(NamedTuple):
     """One column of `comparison.csv`."""
 
     name: str
@@ -34,16 +34,18 @@ _OUTCOMES = {
     "cancelled": "jobs that were cancelled",
     "refused": "jobs that the cluster can never hold; not in `jobs`",
 }
-COLUMNS: Sequence[Column] = (
-    Column("scheduler", "scheduler", "full name of the scheduler; `recorded` is the history of the log"),
-    Column("cluster", "cluster", "name of the cluster"),
-    Column("jobs", "jobs", "jobs that are measured"),
-    Column("completed", "completed", "measured jobs that completed; times are of these"),
-    *(Column(kind, kind, _OUTCOMES[kind]) for kind in NOT_COMPLETED),
-    Column("jobs_in_record", "jobs_in_record", "all jobs of the run"),
-    Column("makespan_seconds", "makespan_seconds", "from the first submission to the last end"),
+COLUMNS: Sequence[ComparisonColumn] = (
+    ComparisonColumn(
+        "scheduler", "scheduler", "full name of the scheduler; `recorded` is the history of the log"
+    ),
+    ComparisonColumn("cluster", "cluster", "name of the cluster"),
+    ComparisonColumn("jobs", "jobs", "jobs that are measured"),
+    ComparisonColumn("completed", "completed", "measured jobs that completed; times are of these"),
+    *(ComparisonColumn(kind, kind, _OUTCOMES[kind]) for kind in NOT_COMPLETED),
+    ComparisonColumn("jobs_in_record", "jobs_in_record", "all jobs of the run"),
+    ComparisonColumn("makespan_seconds", "makespan_seconds", "from the first submission to the last end"),
     *(
-        Column(f"{short}_{name}{unit}", f"{path}.{name}", f"{what}: {statistic}")
+        ComparisonColumn(f"{short}_{name}{unit}", f"{path}.{name}", f"{what}: {statistic}")
         for short, path, unit, what in (
             ("jct", "jct_seconds", "_seconds", "completion time, from submission to end"),
             ("wait", "wait_seconds", "_seconds", "time without an allocation, time between starts included"),
@@ -57,7 +59,9 @@ COLUMNS: Sequence[Column] = (
         for name, statistic in _STATISTICS.items()
     ),
     *(
-        Column(f"{name}_use", f"utilization.{name}", f"{what} held over {what} there, over time; 0 to 1")
+        ComparisonColumn(
+            f"{name}_use", f"utilization.{name}", f"{what} held over {what} there, over time; 0 to 1"
+        )
         for name, what in (
             ("gpu", "GPUs"),
             ("cpu", "CPU cores"),
@@ -65,16 +69,20 @@ COLUMNS: Sequence[Column] = (
             ("storage", "storage bandwidth"),
         )
     ),
-    Column(
+    ComparisonColumn(
         "fragmentation",
         "fragmentation",
         "share of free GPUs that a job of the trace, drawn at random, cannot use; 0 to 1",
     ),
-    Column("preemptions", "preemptions", "stops with work left, node failures included"),
-    Column("restart_loss", "restart_loss", "GPU time that went into restarts over all GPU time; 0 to 1"),
-    Column("moves", "moves", "changes of place or size without a wait in between"),
+    ComparisonColumn("preemptions", "preemptions", "stops with work left, node failures included"),
+    ComparisonColumn(
+        "restart_loss", "restart_loss", "GPU time that went into restarts over all GPU time; 0 to 1"
+    ),
+    ComparisonColumn("moves", "moves", "changes of place or size without a wait in between"),
     *(
-        Column(f"{stage}_seconds", f"stage_seconds.{stage}", f"time of all jobs that went into {what}")
+        ComparisonColumn(
+            f"{stage}_seconds", f"stage_seconds.{stage}", f"time of all jobs that went into {what}"
+        )
         for stage, what in (
             ("input_stall", "waiting for input data"),
             ("compute", "computing"),
@@ -82,38 +90,42 @@ COLUMNS: Sequence[Column] = (
             ("restart", "restarts"),
         )
     ),
-    Column("jain_fairness", "fairness.jain", "Jain's index over the tenants; 1 is equal"),
-    Column("rho_mean", "fairness.rho_mean", "finish-time fairness, mean; up to 1 is fair"),
-    Column("rho_max", "fairness.rho_max", "finish-time fairness, worst job"),
-    Column("utility_total", "utility.total", "sum of the utility of jobs that have one"),
-    Column("utility_on_target", "utility.on_target", "share of these done by their target; 0 to 1"),
-    Column("deadline_jobs", "deadlines.jobs", "jobs that state a deadline"),
-    Column("deadlines_met", "deadlines.met", "share of these that completed by it; 0 to 1"),
-    Column("gap_mean", "below_best.mean", "optimality gap of decisions, mean over time; 0 to 1"),
-    Column("gap_p99", "below_best.p99", "optimality gap of decisions, quantile 0.99 over time; 0 to 1"),
-    Column(
+    ComparisonColumn("jain_fairness", "fairness.jain", "Jain's index over the tenants; 1 is equal"),
+    ComparisonColumn("rho_mean", "fairness.rho_mean", "finish-time fairness, mean; up to 1 is fair"),
+    ComparisonColumn("rho_max", "fairness.rho_max", "finish-time fairness, worst job"),
+    ComparisonColumn("utility_total", "utility.total", "sum of the utility of jobs that have one"),
+    ComparisonColumn("utility_on_target", "utility.on_target", "share of these done by their target; 0 to 1"),
+    ComparisonColumn("deadline_jobs", "deadlines.jobs", "jobs that state a deadline"),
+    ComparisonColumn("deadlines_met", "deadlines.met", "share of these that completed by it; 0 to 1"),
+    ComparisonColumn("gap_mean", "below_best.mean", "optimality gap of decisions, mean over time; 0 to 1"),
+    ComparisonColumn(
+        "gap_p99", "below_best.p99", "optimality gap of decisions, quantile 0.99 over time; 0 to 1"
+    ),
+    ComparisonColumn(
         "jct_bound_seconds",
         "jct_bound.mean_seconds",
         "mean completion time that no scheduler can go below",
     ),
-    Column("jct_mean_over_bound", "jct_bound.mean_over_bound", "mean completion time over that bound"),
+    ComparisonColumn(
+        "jct_mean_over_bound", "jct_bound.mean_over_bound", "mean completion time over that bound"
+    ),
     *(
         column
         for name, what in (("share", "its machines"), ("slowest_share", "the slowest machines it may use"))
         for column in (
-            Column(
+            ComparisonColumn(
                 f"slowest_of_{name}",
                 f"slowest_moment.of_{name}",
                 f"lowest speed of any job over that with its GPU-proportional share of {what}",
             ),
-            Column(
+            ComparisonColumn(
                 f"jobs_below_{name}",
                 f"slowest_moment.jobs_below_{name}",
                 "jobs that were once slower than with that share",
             ),
         )
     ),
-    Column("decisions", "decisions", "decisions of the scheduler"),
+    ComparisonColumn("decisions", "decisions", "decisions of the scheduler"),
 )
 """What a table of a comparison states of each run, in the order of its columns."""
 _DECIMALS = 4

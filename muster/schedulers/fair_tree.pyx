@@ -70,6 +70,9 @@ cdef class FairTree:
             self._branches[branch].number = number
         self._set_shares()
 
+    def __repr__(self):
+        return f"FairTree({self.associations!r})"
+
     def __reduce__(self):
         return FairTree, (self.associations,)
 
@@ -115,7 +118,7 @@ cdef class FairTree:
             self._set_level(at)
         ranks[0] = ranks[1] = count
         self._rank(self._children[0], ranks, False, factors.at, count)
-        return found[:-1]
+        return found[: count - 1]
 
     cdef void _set_level(self, size_t at) noexcept nogil:
         cdef double of_all = self._branches[self._branches[at].parent].usage

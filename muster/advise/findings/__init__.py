@@ -17,7 +17,7 @@ from muster.advise.findings import (
     walled_partitions,
 )
 from muster.advise.site import TWIN_TRIAL, Site
-from muster.advise.trial import Trial
+from muster.advise.trial import SiteTrial
 from muster.report.recorded import has_starts
 
 QUESTIONS: dict[str, Callable[[Site], Finding]] = {
@@ -37,7 +37,7 @@ QUESTIONS: dict[str, Callable[[Site], Finding]] = {
 """By name, in the order in which they are asked."""
 
 
-def trials_of(site: Site) -> dict[str, Trial]:
+def trials_of(site: Site) -> dict[str, SiteTrial]:
     """The simulations that the answers rest on, by name; none where the log has no starts."""
     if not has_starts(site.newest):
         return {}

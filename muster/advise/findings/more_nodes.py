@@ -6,7 +6,7 @@ from math import ceil
 
 from muster.advise.finding import NOTHING, Finding, Saving, not_judged
 from muster.advise.site import Site
-from muster.advise.trial import Trial
+from muster.advise.trial import SiteTrial
 from muster.cluster import Node
 from muster.cluster.more_nodes import with_more
 from muster.formatting import HOUR, counted, duration
@@ -16,7 +16,7 @@ _SHARE = 0.1
 """Of the nodes of a kind, how many more are tried."""
 
 
-def trials(site: Site) -> dict[str, Trial]:
+def trials(site: Site) -> dict[str, SiteTrial]:
     """A tenth more nodes of each kind."""
     return {
         f"more {node.type_name}": site.trial(cluster=with_more(site.cluster, node, count))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from muster.advise.finding import NOTHING, Finding, Saving, not_judged
 from muster.advise.site import TWIN, Site
-from muster.advise.trial import Trial
+from muster.advise.trial import SiteTrial
 from muster.formatting import HOUR, duration, percent
 
 NAME = "queue-order"
@@ -36,7 +36,7 @@ _ORDERS: Mapping[str, _Order] = {
 """None of them stops a running job."""
 
 
-def trials(site: Site) -> dict[str, Trial]:
+def trials(site: Site) -> dict[str, SiteTrial]:
     """The orders in the cycles of the twin; none for another scheduler."""
     if site.scheduler != TWIN:
         return {}

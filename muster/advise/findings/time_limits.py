@@ -6,7 +6,7 @@ import polars as pl
 
 from muster.advise.finding import Finding, Saving, not_judged, nothing
 from muster.advise.site import Site
-from muster.advise.trial import Trial
+from muster.advise.trial import SiteTrial
 from muster.formatting import HOUR, duration, percent, three_figures
 
 NAME = "time-limits"
@@ -44,7 +44,7 @@ def judge(site: Site) -> Finding:
     )
 
 
-def trials(site: Site) -> dict[str, Trial]:
+def trials(site: Site) -> dict[str, SiteTrial]:
     """Limits halved, and as if users knew the run time but for a margin; none where limits are not far too long."""
     jobs = _limited(site)
     if jobs.is_empty() or _ratios(jobs)[0] < _FAR:
