@@ -101,7 +101,7 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def read_fields(line: str) -> dict[str, str]:
-    """Return the fields of an entry of `scontrol show`; a value ends where the next name begins.
+    """Return the fields of a node or partition of `scontrol show`; a value ends where the next name begins.
 
     One of free text ends with its line, or where a field begins that Slurm prints behind it.
     """

@@ -53,6 +53,12 @@ class FaultySite(FaultyJobs):
 
     def settle(self, jobs: Sequence[int]) -> None:
         """Each job is one job in Slurm."""
+        # A controller that has forgotten a start gives its number again. Slurm drains a node that runs both, until an
+        # operator resumes it.
+        for line in self.slurm.run("sinfo", "--noheader", "--Node", "--format=%N %E").splitlines():
+            node, _, reason = line.partition(" ")
+            if reason.strip() == "Duplicate jobid":
+                self.slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         self.slurm.wait_idle()
         shown = self.slurm.run("squeue", "-h", "--states=all", "-o", "%k").splitlines()
         numbers = [int(comment.rpartition(":")[2]) for comment in shown if comment.startswith("muster:")]

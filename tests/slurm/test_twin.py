@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from muster.cluster.slurm_nodes import read_fields
 from tests.cli.conftest import muster_process
 from tests.slurm.cluster import GPUS, SlurmCluster, missing_programs, slurm_cluster, wait_for
 
@@ -80,7 +79,7 @@ def serve_a_queue(slurm: SlurmCluster, draw: Random) -> None:
 def recorded(slurm: SlurmCluster) -> Iterator[str]:
     """Lines of sacct for what slurmctld still knows. Only a Slurm with a database counts GPUs itself."""
     for line in slurm.run("scontrol", "--oneliner", "show", "job").splitlines():
-        row = read_fields(line)
+        row = dict(word.partition("=")[::2] for word in line.split())
         gpus = int(row["NumNodes"]) * int(row["TresPerNode"].rpartition(":")[2])
         fields = (
             row["JobId"],
