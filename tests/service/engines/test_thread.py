@@ -190,6 +190,27 @@ def test_a_view_that_shows_an_end_comes_with_its_last_words(
     stop(thread, engine)
 
 
+def test_a_view_without_last_words_of_new_starts_is_withdrawn(
+    engine: GatedEngine, thread: EngineThread
+) -> None:
+    """They are watched while the thread reads what others report, after the poll that shows their ends."""
+    engine.starts = [Observed(1, 4, Exit.COMPLETED, 0.0), Observed(2, 7, Exit.COMPLETED, 0.0)]
+    engine.until_it_waits()
+    thread.watch([a_request(1, 4)])
+    engine.let_pass()
+    engine.until_it_waits()  # in the report of the first
+    thread.watch([a_request(1, 4), a_request(2, 7)])
+    engine.let_pass()
+    engine.until_it_waits()  # in the next poll
+    assert thread.newest_view() is None
+    for _ in range(3):  # that poll and both reports
+        engine.let_pass()
+        engine.until_it_waits()
+    assert thread.newest_view() is not None
+    assert thread.reports().keys() == {(1, 4), (2, 7)}
+    stop(thread, engine)
+
+
 def a_request(job: int, epoch: int) -> ReportRequest:
     return ReportRequest(job, epoch, Path("/run"), Path("/output"), None)
 
