@@ -112,7 +112,7 @@ cdef class CompiledScheduler:
     cdef double next_level  # the least key of a waiting job that is not below those asked about
     cdef size_t next_victim
     cdef int64_t free_at_start[2]
-    cdef int64_t free_for_all  # before anything is stopped or started, without what running jobs hold
+    cdef int64_t free_before  # before anything is stopped or started, without what running jobs hold
     cdef bint blocked, promised, in_vain
     cdef bint in_turn  # no job is chosen before its turn because it may not be interrupted yet
     cdef Ranked blocker

@@ -237,8 +237,8 @@ cdef class CompiledScheduler:
                 self.forget_stopped(world, 0, now)
             self._rank_running(world, now)
             self._read_running()
-            self.free_for_all = world.books.totals[GPU] + self._releasing(world)
-            self._walk(world, now, self.free_for_all)
+            self.free_before = world.books.totals[GPU] + self._releasing(world)
+            self._walk(world, now, self.free_before)
             for at in range(self.waiting_kinds.size()):
                 self.kinds[self.waiting_kinds[at]].chosen = self.kinds[self.waiting_kinds[at]].cursor
             self._stop_others(world)
@@ -588,7 +588,7 @@ cdef class CompiledScheduler:
             return
         self.protection_ends = max(soonest - now, 0.0)
         free = world.books.totals[GPU] + self._releasing(world)
-        if self.in_turn and free == self.free_for_all:
+        if self.in_turn and free == self.free_before:
             # All protected jobs come before the first that is left out: without protection the same are chosen.
             for at in range(self.waiting_kinds.size()):
                 self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].chosen
