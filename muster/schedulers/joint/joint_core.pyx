@@ -37,7 +37,17 @@ from muster.schedulers.allocation.gangs_core cimport (
     place_whole,
 )
 from muster.schedulers.allocation.resource_fill cimport divide_node, form_of, gang_speed, raise_gang
-from muster.schedulers.allocation.search_core cimport gpus_that_fit
+from muster.schedulers.joint.form_index cimport (
+    FormIndex,
+    Room,
+    begin_index,
+    find_evenly,
+    find_machine,
+    forget_chosen,
+    most_in_a_rack,
+    room_of,
+    show_room,
+)
 from muster.schedulers.joint.free_nodes cimport (
     Chosen,
     FreeNodes,
@@ -49,9 +59,11 @@ from muster.schedulers.joint.free_nodes cimport (
 from muster.schedulers.placement.delay_scheduling cimport MACHINE, Workspace, workspace_for
 from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_of_place
 
-from muster.speed.network.forms import EVENLY
+from muster.speed.network.forms import EVENLY, IN_ISLAND, IN_RACK
 
+cdef int64_t _IN_ISLAND = IN_ISLAND
 cdef int64_t _EVENLY = EVENLY  # forms up to this one have the same number of GPUs on each of their machines
+cdef int64_t _IN_RACK = IN_RACK
 
 cdef double _EPSILON = 1e-9
 cdef int64_t _TRIED = 8  # nodes on which a job is tried
@@ -66,10 +78,12 @@ cdef struct ForRunning:
 
 # What places on a network are looked for with.
 cdef struct Network:
-    Books books  # its nodes have free what the draft leaves there and a job can use
+    Books books  # its nodes have free what the draft leaves there and a job can use, where a search looks at all of them
     Workspace work
+    FormIndex index
     Draft* before  # where jobs run
-    int64_t* held_here  # by node: GPUs of running jobs that have no place yet
+    int64_t* held_here  # by node: GPUs of running jobs that have no place yet and had no turn
+    vector[uint8_t] awaits  # by position: whether a job is one of those
     int64_t* nothing  # a need, by resource
     double enough  # share of a job's best speed below which it waits
     # GPUs that the draft leaves: by node, on all, on the one with most, and on how many nodes there are so many.
@@ -151,8 +165,10 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
         _count_free(&search, node)
     for network.enough in enough:
         held.assign(jobs.nodes, 0)
+        network.awaits.assign(jobs.jobs, False)
         network.held_here = held.data()
         _count_held(&search)
+        begin_index(&network.index, &jobs, network.work.rack_count, network.held_here)
         _place_all(&search, ints(order))
 
 
@@ -211,6 +227,7 @@ cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
             update_node(search.free, search.draft, node)
         else:
             _count_free(search, node)
+            search.network.index.changed.push_back(node)
         search.guesses.changed.push_back(node)
         number = search.draft.node_parts[number].next
 
@@ -531,12 +548,13 @@ cdef void _place_on_chosen(Search* search, int64_t at, int64_t* need) noexcept n
 
 
 cdef void _count_held(Search* search) noexcept nogil:
-    """Count by node the GPUs of running jobs that have no place yet."""
+    """Count by node the GPUs of running jobs that have no place yet; none has had its turn."""
     cdef Draft* before = search.network.before
     cdef int64_t number, at
     for number in range(before.used[0]):
         at = before.node_parts[number].at
         if before.movable[at] and search.draft.first[at] < 0:
+            search.network.awaits[at] = True
             search.network.held_here[before.node_parts[number].node] += before.node_parts[number].gpus
 
 
@@ -572,21 +590,25 @@ cdef bint _place_on_form(Search* search, int64_t at) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef FormsOfGang forms = forms_of(gangs, at)
-    cdef int64_t number, part = network.before.first[at], own = -1
-    if part >= 0 and search.draft.first[at] < 0:
+    cdef int64_t number, part = network.before.first[at], node, own = -1
+    cdef Room* room
+    if part >= 0:
         own = form_of(network.before, gangs, at, forms)
-        while part >= 0:
-            network.held_here[network.before.node_parts[part].node] -= network.before.node_parts[part].gpus
+        while part >= 0 and network.awaits[at]:
+            node = network.before.node_parts[part].node
+            network.held_here[node] -= network.before.node_parts[part].gpus
+            network.index.changed.push_back(node)
             part = network.before.node_parts[part].next
+        network.awaits[at] = False
     if network.free_gpus < gangs.gpus[at]:
         return False
-    _show_free(search, at, best)
+    room = room_of(&network.index, search.draft, gangs, at, best, network.held_here)
     for number in range(forms.count):
         if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:
             return False
-        if own >= 0 and forms.speeds[own] >= forms.speeds[number] * (1 - _EPSILON) and _stay(search, at, best):
+        if own >= 0 and forms.speeds[own] >= forms.speeds[number] * (1 - _EPSILON) and _stay(search, at, best, room):
             return True
-        if _find_form(search, at, &forms.kinds[3 * number]):
+        if _find_form(search, at, &forms.kinds[3 * number], room):
             _place_on_chosen(search, at, best)
             return True
     return False
@@ -595,63 +617,62 @@ cdef bint _place_on_form(Search* search, int64_t at) noexcept nogil:
 cdef bint _join_on_form(Search* search, int64_t at) noexcept nogil:
     """Place a job on the fastest form where the jobs make room for it and all gain; whether it has a place."""
     cdef FormsOfGang forms = forms_of(search.gangs, at)
+    cdef Network* network = search.network
+    cdef Room* room = room_of(&network.index, search.draft, search.gangs, at, NULL, network.held_here)
     cdef int64_t number
-    _show_free(search, at, NULL)
     for number in range(forms.count):
-        if forms.kinds[3 * number] < 0 or forms.speeds[number] < search.network.enough * forms.speeds[0]:
+        if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:
             return False
-        if _find_form(search, at, &forms.kinds[3 * number]):
+        if _find_form(search, at, &forms.kinds[3 * number], room):
             if _join_nodes(search, at):
                 return True
     return False
 
 
-cdef bint _find_form(Search* search, int64_t at, int64_t* kind) noexcept nogil:
-    """Choose nodes for a job on a place of this form; whether there is one."""
+cdef bint _find_form(Search* search, int64_t at, int64_t* kind, Room* room) noexcept nogil:
+    """Choose nodes for a job on a place of this form; whether there is one.
+
+    All nodes are looked at where the job may not be on some of them, and for the forms that are not of whole machines.
+    """
     cdef Network* network = search.network
     cdef Chosen* chosen = search.chosen
-    cdef uint8_t* allowed = allowed_nodes(search.gangs, at)
+    cdef int64_t gpus = search.gangs.gpus[at], node
     cdef int64_t* take = network.work.scratch.take
-    cdef int64_t node
-    if kind[0] <= _EVENLY and search.gangs.gpus[at] // kind[1] > network.most_free:
+    if kind[0] <= _EVENLY and gpus // kind[1] > network.most_free:
         return False
+    if room.total < gpus or (kind[0] == _IN_RACK and most_in_a_rack(room) < gpus):
+        return False
+    if kind[0] < _EVENLY and search.gangs.constraint[at] == 0:
+        return find_machine(&network.index, room, &network.books, gpus, kind[0] == _IN_ISLAND, chosen)
+    if kind[0] == _EVENLY and search.gangs.constraint[at] == 0:
+        return find_evenly(&network.index, room, &network.books, gpus, kind, chosen)
+    show_room(room, &network.books)
     if not find_form(
-        &network.books, search.gangs.gpus[at], allowed, kind, network.nothing, network.held_here, &network.work
+        &network.books,
+        gpus,
+        allowed_nodes(search.gangs, at),
+        kind,
+        network.nothing,
+        network.held_here,
+        &network.work,
     ):
         return False
-    chosen.nodes.clear()
+    forget_chosen(chosen)
     for node in range(search.gangs.nodes):
-        chosen.gpus[node] = take[node]
         if take[node] > 0:
+            chosen.gpus[node] = take[node]
             chosen.nodes.push_back(node)
     return True
 
 
-cdef void _show_free(Search* search, int64_t at, int64_t* need) noexcept nogil:
-    """Write into the nodes of the network how many GPUs a job can have there with a need beside each; NULL: nothing.
-
-    Which GPUs of a node are free is not known in a draft: the search takes them to be next to each other.
-    """
-    cdef int64_t node, fit
-    cdef int64_t* here = NULL
-    for node in range(search.gangs.nodes):
-        fit = 0
-        if free_on(search.draft, node)[0] > 0:
-            if need != NULL:
-                here = need_on(search.gangs, need, node)
-            fit = max(gpus_that_fit(search.draft, node, here), <int64_t> 0)
-        search.network.books.nodes[node].free_gpus = fit
-        search.network.books.nodes[node].free_mask = (<int64_t> 1 << fit) - 1
-
-
-cdef bint _stay(Search* search, int64_t at, int64_t* need) noexcept nogil:
+cdef bint _stay(Search* search, int64_t at, int64_t* need, Room* room) noexcept nogil:
     """Place a job where it ran, with a need, if it has room there; whether it has."""
     cdef Draft* before = search.network.before
     cdef int64_t number = before.first[at]
     cdef NodePart* part
     while number >= 0:
         part = &before.node_parts[number]
-        if search.network.books.nodes[part.node].free_gpus < part.gpus:
+        if room.fit[part.node] < part.gpus:
             return False
         number = part.next
     number = before.first[at]
