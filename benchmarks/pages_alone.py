@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.pages import OPEN, PATHS, OpenPage, Visitor
 from benchmarks.service import CLUSTER
 from muster.cluster.ledger import NodeAllocation
+from muster.service.daemon import leave_out_of_collections
 from muster.service.home import make_home, store_url
 from muster.service.store import Store
 from muster.service.store.rows import AllocationInterval, State, StoreChanges, Submission
@@ -33,6 +34,7 @@ def serve(asked: Connection, folder: str) -> None:
     store = Store.open(store_url(home))
     _fill(store)
     with serving_on(store, a_status(home, CLUSTER), home) as api:
+        leave_out_of_collections()
         asked.send((f"127.0.0.1:{api.port}", logged_in(api, "root")))
         while (what := asked.recv()) != "end":
             if what == "submit":

@@ -225,7 +225,7 @@ class StartIntervals:
                 self._store.now(),
                 self._store.living(),
                 self._store.search(newest)[0],
-                self._store.allocation_intervals(open_only=True),
+                self._store.held_now(),
                 closed_nodes(self._store, self._status),
             )
 

@@ -66,7 +66,7 @@ def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Call
     """About a job that runs, is held, has ended, or is about to."""
     sentences = [*_not_waiting(row, store), *_refused(row, status, store.now())]
     if row.state is State.RUNNING and row.phase is Phase.RUNNING and row.state_request is None:
-        held = store.allocation_intervals(open_only=True)
+        held = store.held_now()
         seen = {one.job for one in held} if asker.operator else store.holders(asker.user)
         sentences += reasons_of_holding(row, held, status, lambda jobs: _listed(list(jobs), seen, {}))
     return Why(row.id, row.state, sentences, row.reason, row.reason_parameters)

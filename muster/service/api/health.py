@@ -118,7 +118,7 @@ class _Figures(Collector):
         """Jobs, and what they hold, as of one moment."""
         store, cluster = self._service.store, self._service.status.cluster
         with store.together():
-            counts, intervals = store.counts(), store.allocation_intervals(open_only=True)
+            counts, intervals = store.counts(), store.held_now()
             drained = {node.name for node in store.nodes() if node.drained}
         jobs = GaugeMetricFamily("muster_jobs", "Jobs in each state.", labels=["state"])
         for state, count in counts.items():

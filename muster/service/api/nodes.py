@@ -26,7 +26,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """All nodes: what they have, and what of that is held."""
     held: dict[str, list[AllocationInterval]] = {}
     with service.store.together():
-        for interval in service.store.allocation_intervals(open_only=True):
+        for interval in service.store.held_now():
             held.setdefault(interval.allocation.node, []).append(interval)
         drained = {node.name for node in service.store.nodes() if node.drained}
         own = None if caller.operator else service.store.holders(caller.user).keys()

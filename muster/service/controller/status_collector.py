@@ -64,7 +64,7 @@ class StatusCollector:
         self._jobs.newest = self._store.newest()
         rows = self._store.living()
         held = defaultdict(list)
-        for interval in self._store.allocation_intervals(open_only=True):
+        for interval in self._store.held_now():
             held[interval.job, interval.epoch].append(interval)
         self._jobs.columns.restart_costs.learn(self._store.restart_costs(_REMEMBERED))
         for row in self._store.with_size_steps(_REMEMBERED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from muster.service.pages.rendering import COLOURS, colour_class
@@ -83,19 +84,24 @@ def hashed_colours(nodes: Sequence[Sequence[tuple[int, str | int]]]) -> dict[str
 
     On a node with more values than there are colours, some of them are the same.
     """
-    near: dict[str | int, set[str | int]] = {}
+    nodes_of: dict[str | int, list[set[str]]] = {}
     for here in nodes:
-        for _, value in here:
-            near.setdefault(value, set()).update(value for _, value in here)
+        taken: set[str] = set()
+        for value in {value for _, value in here}:
+            nodes_of.setdefault(value, []).append(taken)
     found: dict[str | int, str] = {}
-    for _, value in sorted((entry for here in nodes for entry in here), key=lambda entry: entry[0]):
+    for _, value in sorted((entry for here in nodes for entry in here), key=itemgetter(0)):
         if value not in found:
-            found[value] = _free(value, {found[other] for other in near[value] if other in found})
+            found[value] = _free(value, nodes_of[value])
+            for taken in nodes_of[value]:
+                taken.add(found[value])
     return found
 
 
-def _free(value: str | int, taken: set[str]) -> str:
-    """The usual class of a value, or the next one that is free."""
+def _free(value: str | int, taken: Sequence[set[str]]) -> str:
+    """The usual class of a value, or the next one that is free on each of its nodes."""
     usual = colour_class(value)
+    if not any(usual in here for here in taken):
+        return usual
     following = (colour_class(int(usual[1:]) - 1 + at) for at in range(COLOURS))
-    return next((one for one in following if one not in taken), usual)
+    return next((one for one in following if not any(one in here for here in taken)), usual)

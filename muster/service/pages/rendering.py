@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import jinja2
@@ -39,6 +40,8 @@ _HEADERS = {
 }
 COLOURS = 6
 """That can be distinguished: the classes `c1` to `c6` of the style sheet."""
+_MOST_NODES = 4096
+"""Whose GPUs are kept as they were shown last; a node of eight takes 3 KB."""
 _COMMAND = re.compile(r"`(muster [^`\n]*)`")
 
 
@@ -48,6 +51,8 @@ class Body:
 
     title: str
     markup: Markup
+    refreshed: bytes
+    """What a page that is open gets: all who have it open get the same."""
     tag: str
     """The same for the same title and markup."""
 
@@ -55,8 +60,26 @@ class Body:
 def body(template: str, title: str, shown: Mapping[str, Any]) -> Body:
     """The body of a page, of its template."""
     markup = Markup(_TEMPLATES.get_template(template).render(shown))
-    content = f"{muster.__version__}\n{title}\n{markup}"
-    return Body(title, markup, hashlib.blake2b(content.encode(), digest_size=16).hexdigest())
+    refreshed = _TEMPLATES.get_template("refreshed.html.j2").render(title=title, body=markup).encode()
+    content = muster.__version__.encode() + refreshed
+    return Body(title, markup, refreshed, hashlib.blake2b(content, digest_size=16).hexdigest())
+
+
+class Cell(NamedTuple):
+    """One GPU of the map."""
+
+    gpu: int
+    job: int | None
+    """Which is first there, as far as the viewer may see it."""
+    busy: bool
+    colour: str
+    words: str
+
+
+@lru_cache(maxsize=_MOST_NODES)
+def cells(of_node: tuple[Cell, ...]) -> Markup:
+    """The GPUs of a node; of most nodes nothing changes from one body of the map to the next."""
+    return Markup(_TEMPLATES.get_template("cells.html.j2").render(cells=of_node))
 
 
 def page(
@@ -76,7 +99,7 @@ def refreshed(found: Body, known: str | None) -> Response:
     headers = _HEADERS | {"ETag": f'"{found.tag}"'}
     if known is not None and known.strip() == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return page("refreshed.html.j2", {"title": found.title, "body": found.markup}, headers=headers)
+    return HTMLResponse(found.refreshed, headers=headers)
 
 
 def static_file(name: str) -> Response | None:
@@ -132,6 +155,7 @@ _TEMPLATES = jinja2.Environment(
 _TEMPLATES.globals |= {"version": muster.__version__}
 _TEMPLATES.filters |= {
     "amount": thousandths,
+    "cells": cells,
     "colour": colour_class,
     "commands": with_commands,
     "counted": counted,

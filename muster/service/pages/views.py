@@ -26,7 +26,7 @@ from muster.service.pages.map_colours import (
     own_colours,
     value_of,
 )
-from muster.service.pages.rendering import colour_class
+from muster.service.pages.rendering import Cell, colour_class
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, Holder, JobOrder, State
@@ -121,10 +121,10 @@ def machine_map(service: Service, caller: Caller, by: Colouring) -> dict[str, An
     racks: dict[str, list[dict[str, Any]]] = {}
     for machine in machines:
         uses = machine["gpu_use"] or [None] * machine["gpus"]
-        cells = [
+        cells = tuple(
             _cell(gpu, here, use, by_id, by, colours)
             for gpu, (here, use) in enumerate(zip(machine["gpu_jobs"], uses, strict=True))
-        ]
+        )
         racks.setdefault(machine["rack"], []).append(machine | {"cells": cells})
     return {
         "racks": racks,
@@ -249,7 +249,7 @@ def _predicted(shares: Mapping[str, float] | None) -> list[tuple[str, float, str
 def timeline(service: Service, caller: Caller) -> dict[str, Any]:
     """The rows of the timeline, how its bars end, and the colours of the map; its script asks for the bars."""
     with service.store.together():
-        held = service.store.allocation_intervals(open_only=True)
+        held = service.store.held_now()
         by_id = service.store.holders(None if caller.operator else caller.user)
     firsts = first_jobs_held(held, by_id)
     return {
@@ -346,7 +346,7 @@ def _cell(
     by_id: Mapping[int, Holder],
     by: Colouring,
     colours: Mapping[int, str] | None,
-) -> dict[str, Any]:
+) -> Cell:
     """One GPU of the map: the jobs there, how busy it is, and its colour; without those of jobs by how busy it is."""
     known = [job for job in here if job is not None]
     words = [_named(job, by_id[job], by) for job in known]
@@ -358,13 +358,8 @@ def _cell(
         words.append(f"{100 * busy:.0f} % busy")
     if use is not None and use["memory_gb"] is not None:
         words.append(f"{thousandths(round(use['memory_gb'], 1))} GB taken")
-    return {
-        "gpu": gpu,
-        "job": known[0] if known else None,
-        "busy": bool(here),
-        "colour": _use_colour(busy) if colours is None or not known else colours[known[0]],
-        "words": ", ".join(words),
-    }
+    colour = _use_colour(busy) if colours is None or not known else colours[known[0]]
+    return Cell(gpu, known[0] if known else None, bool(here), colour, ", ".join(words))
 
 
 def _named(job: int, holder: Holder, by: Colouring) -> str:

@@ -7,10 +7,11 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -73,8 +74,20 @@ from muster.service.store.tables import (
 
 MOST_AT_ONCE = 10_000
 """Jobs that one call of `after` gives."""
+T = TypeVar("T")
 _BOOTED = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 """Unix seconds, as the clock had it when this process began."""
+_VERSION = select(STORE.c.turn, STORE.c.next_job, select(func.max(EVENTS.c.id)).scalar_subquery())
+_SESSION = (
+    select(SESSIONS)
+    .outerjoin(TOKENS)
+    .where(
+        (SESSIONS.c.hash == bindparam("hash"))
+        & (SESSIONS.c.until > bindparam("now"))
+        & TOKENS.c.revoked.is_(None)
+    )
+)
+"""Each page asks for both, so they are made once."""
 _LIVING = JOBS.c.state.in_(sorted(set(State) - ENDED))
 
 
@@ -92,8 +105,8 @@ class Store:
         """What this process has changed that `version` would not show otherwise."""
         self._in_doubt: tuple[StoreChanges, int] | None = None
         """What was to be written last, and the number of its turn, if it is not known whether it was."""
-        self._demand: tuple[Version, Mapping[str, QueuedDemand]] | None = None
-        """What queued jobs ask for, in the version of the last question."""
+        self._known: dict[Callable[[], Any], tuple[Version, Any]] = {}
+        """What was computed last, each in the version of its last question."""
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Store:
@@ -185,12 +198,21 @@ class Store:
 
     # What can be read.
 
+    def _of_this_version(self, computed: Callable[[], T]) -> T:
+        """What a method without arguments computes, once for each version of the store."""
+        with self.together():
+            version = self.version()
+            known = self._known.get(computed)
+            if known is None or known[0] != version:
+                self._known[computed] = known = (version, computed())
+        found: T = known[1]
+        return found
+
     def version(self) -> Version:
         """What differs whenever anything but tokens and sessions has changed; read it before what it stands for."""
-        event = select(func.max(EVENTS.c.id)).scalar_subquery()
         other = self._other_changes
         with self._database.reading() as connection:
-            row = connection.execute(select(STORE.c.turn, STORE.c.next_job, event)).one()
+            row = connection.execute(_VERSION).one()
         return Version(row[2] or 0, row[1] - 1, row[0], other)
 
     def job(self, job: int) -> JobRow | None:
@@ -242,14 +264,9 @@ class Store:
     def waiting_demand(self) -> Mapping[str, QueuedDemand]:
         """What the queued jobs ask for: `gpus`, and `cpus` and `memory_gb` where they state these.
 
-        Each job of a long queue is read for it, so it is computed once for each version of the store.
+        Each job of a long queue is read for it.
         """
-        with self.together():
-            version = self.version()
-            known = self._demand
-            if known is None or known[0] != version:
-                self._demand = known = (version, self._sum_of_demand())
-        return known[1]
+        return self._of_this_version(self._sum_of_demand)
 
     def _sum_of_demand(self) -> Mapping[str, QueuedDemand]:
         with self._database.reading() as connection:
@@ -351,7 +368,7 @@ class Store:
     def allocation_intervals(
         self, job: int | Collection[int] | None = None, open_only: bool = False
     ) -> list[AllocationInterval]:
-        """What a job, some jobs or every job has and had; with `open_only` what is held now."""
+        """What a job, some jobs or every job has and had; with `open_only` what of it is held now."""
         chosen = select(ALLOCATION_INTERVALS).order_by(ALLOCATION_INTERVALS.c.id)
         if job is not None:
             jobs = (job,) if isinstance(job, int) else job
@@ -360,6 +377,13 @@ class Store:
             chosen = chosen.where(ALLOCATION_INTERVALS.c.until.is_(None))
         with self._database.reading() as connection:
             return [encoding.allocation_interval(row) for row in connection.execute(chosen)]
+
+    def held_now(self) -> Sequence[AllocationInterval]:
+        """What all jobs hold, in the order of its beginnings."""
+        return self._of_this_version(self._held)
+
+    def _held(self) -> Sequence[AllocationInterval]:
+        return tuple(self.allocation_intervals(open_only=True))
 
     def held_between(self, since: float, until: float, limit: int) -> list[AllocationInterval]:
         """What was held within this time, the newest `limit` of it, in the order of its beginnings."""
@@ -424,22 +448,26 @@ class Store:
             uses = [TenantUse(**row) for row in found]
             whose = self.holders(user)
             gpus: dict[str, float] = defaultdict(float)
-            for interval in self.allocation_intervals(open_only=True):
+            for interval in self.held_now():
                 if interval.job in whose:
                     gpus[whose[interval.job].tenant or ""] += interval.allocation.gpus
         return [replace(use, held_gpus=gpus[use.tenant]) for use in uses]
 
     def holders(self, user: str | None) -> Mapping[int, Holder]:
         """A user's jobs that hold something now, or those of all users."""
+        found = self._of_this_version(self._holders)
+        return found if user is None else {job: one for job, one in found.items() if one.user == user}
+
+    def _holders(self) -> Mapping[int, Holder]:
         is_open = ALLOCATION_INTERVALS.c.until.is_(None)
         open_ones = select(ALLOCATION_INTERVALS.c.job).where(is_open)
         with self._database.reading() as connection:
             asked = [_asked(connection, name).label(name) for name in ("model", "tenant")]
             chosen = select(JOBS.c.id, JOBS.c.user, JOBS.c.name, *asked).where(JOBS.c.id.in_(open_ones))
-            if user is not None:
-                chosen = chosen.where(JOBS.c.user == user)
             found = connection.execute(chosen)
-            return {row.id: Holder(row.user, row.name, row.model, row.tenant) for row in found}
+            return MappingProxyType(
+                {row.id: Holder(row.user, row.name, row.model, row.tenant) for row in found}
+            )
 
     def decisions(self, since: float = -math.inf) -> list[Mapping[str, float | None]]:
         """Every decision from then on, by the columns of `runtime.records.DECISIONS`."""
@@ -586,10 +614,8 @@ class Store:
 
     def session(self, hashed: str) -> SessionRow | None:
         """The session of this hash; None: there is none, it is over, or its token was revoked."""
-        living = (SESSIONS.c.hash == hashed) & (SESSIONS.c.until > self.now())
-        chosen = select(SESSIONS).outerjoin(TOKENS).where(living & TOKENS.c.revoked.is_(None))
         with self._database.reading() as connection:
-            row = connection.execute(chosen).first()
+            row = connection.execute(_SESSION, {"hash": hashed, "now": self.now()}).first()
         return None if row is None else SessionRow(row.hash, row.user, row.operator, row.token, row.until)
 
     def close_session(self, hashed: str) -> None:

@@ -23,7 +23,7 @@ OPEN_PAGE = {"Muster-Part": "main"}
 def counting() -> Callable[[], Body]:
     """Renders the number of its call."""
     calls = count(1)
-    return lambda: Body("", str(next(calls)), "")  # type: ignore[arg-type]
+    return lambda: Body("", str(next(calls)), b"", "")  # type: ignore[arg-type]
 
 
 def test_a_body_is_rendered_once_for_all() -> None:
@@ -45,7 +45,7 @@ def test_a_failure_to_render_is_not_kept() -> None:
     def render() -> Body:
         if next(calls) == 0:
             raise LookupError
-        return Body("", "fine", "")  # type: ignore[arg-type]
+        return Body("", "fine", b"", "")  # type: ignore[arg-type]
 
     async def asked() -> None:
         with pytest.raises(LookupError):

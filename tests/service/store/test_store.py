@@ -113,6 +113,20 @@ def test_the_demand_is_computed_once_for_each_version(store: Store) -> None:
     assert sums() == 3
 
 
+def test_what_is_held_is_read_once_for_each_version(store: Store) -> None:
+    asked: list[str] = []
+    event.listen(store._database._engine, "before_cursor_execute", lambda *details: asked.append(details[2]))
+    first, second = (*submitted(store), *submitted(store, user="bob"))
+    for opened, held in (([], ()), ([first], (first,)), ([second], (first, second))):
+        store.commit(StoreChanges(opened=[replace(HELD, job=job) for job in opened]))
+        asked.clear()
+        for _ in range(3):
+            assert tuple(one.job for one in store.held_now()) == held
+            assert tuple(store.holders(None)) == held
+            assert set(store.holders("bob")) == {second}.intersection(held)
+        assert sum("allocation_intervals" in statement for statement in asked) == 2
+
+
 def test_use_by_tenant_is_of_one_user_or_of_all(store: Store) -> None:
     first, second = (*submitted(store, tenant="a"), *submitted(store, tenant="a", user="bob"))
     submitted(store)
