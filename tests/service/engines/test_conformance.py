@@ -49,7 +49,7 @@ class FakeCase(Case):
 
     def _pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         steps = 10.0 if self._works[job] is Work.SHORT else float("inf")
-        return Pace(0.0, steps, 1.0)
+        return Pace(steps, 1.0)
 
 
 class LocalCase(ProcessCase):
