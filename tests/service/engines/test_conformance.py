@@ -98,9 +98,6 @@ class LocalCase(ProcessCase):
     def run_dir(self, job: int) -> Path:
         return self._bench.folder / str(job) / "run"
 
-    def output(self, job: int = 1, rank: int = 0) -> str:
-        return self._bench.output(job, rank)
-
     def clear(self) -> None:
         """Ends and forgets all; nothing may be left of it."""
         for one in self.starts():

@@ -27,6 +27,7 @@ from muster.service.engines import (
     ReportRequest,
 )
 from muster.service.engines.fake import FakeEngine, Pace
+from muster.service.engines.run_folders import ReadsRunFolders
 from muster.service.engines.thread import EngineThread
 from muster.service.home import make_home
 from muster.service.request import JobRequest
@@ -37,7 +38,7 @@ PATIENCE_SECONDS = 60.0
 (NODE,) = parse_cluster("1x2gpu,4cpu,8gb").nodes
 
 
-class GatedEngine:
+class GatedEngine(ReadsRunFolders):
     """Each call waits until the test lets it pass; a poll counts the commands that were carried out before it."""
 
     capabilities = EngineCapabilities(can_resize=False, runs_as_users=False, poll_seconds=0.001)
