@@ -97,11 +97,8 @@ class Simulated:
         self.controller.recover()
 
     def _pace(self, job: int, _: Sequence[NodeAllocation[str]]) -> Pace:
-        row = self.controller.jobs.rows[job]
         ask = self.asks[job - 1]
-        return Pace(
-            row.steps_done, float(ask.steps), 1.0 / ask.step_seconds, self.start_up, saves=not ask.script
-        )
+        return Pace(float(ask.steps), 1.0 / ask.step_seconds, self.start_up, saves=not ask.script)
 
     def run(self) -> None:
         """Until all jobs have ended."""

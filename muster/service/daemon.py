@@ -27,6 +27,7 @@ from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.factory import ConfiguredEngine, EngineContext
 from muster.service.engines.interface import Engine, EngineCapabilities
+from muster.service.engines.output_reader import OutputReader
 from muster.service.engines.registry import check_bound_engine
 from muster.service.home import (
     bind_store,
@@ -148,7 +149,9 @@ def _serve(
     except BaseException:
         remove_endpoint(serving.home)
         raise
-    web = server(add_pages(create_app(store, status, serving.home, serving.limits)))
+    web = server(
+        add_pages(create_app(store, status, serving.home, serving.limits, OutputReader(engine.read_output)))
+    )
     failure: list[BaseException] = []
 
     def conduct() -> None:

@@ -83,10 +83,6 @@ class RayCase(ProcessCase):
     def run_dir(self, job: int) -> Path:
         return self._folder / str(job) / "run"
 
-    def output(self, job: int = 1, rank: int = 0) -> str:
-        path = self._folder / str(job) / "output" / f"{rank}.log"
-        return path.read_text() if path.exists() else ""
-
     def clear(self) -> None:
         """End and forget all."""
         for one in self.starts():

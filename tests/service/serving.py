@@ -20,6 +20,8 @@ from muster.service.api import create_app, server
 from muster.service.client import UnixConnection
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines import EngineCapabilities
+from muster.service.engines.output_reader import OutputReader
+from muster.service.engines.run_folders import ReadsRunFolders
 from muster.service.home import make_home, socket_path, store_url
 from muster.service.known_models import KnownModels
 from muster.service.limits import Limits
@@ -118,12 +120,17 @@ def a_status(home: Path, cluster: str = CLUSTER) -> DaemonStatus:
 
 
 @contextmanager
-def serving(home: Path, host: str = "127.0.0.1", limits: Limits | None = None) -> Iterator[Serving]:
-    """An API that serves until the end of the body."""
+def serving(
+    home: Path,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
+    output: OutputReader | None = None,
+) -> Iterator[Serving]:
+    """An API that serves until the end of the body; it reads outputs from files of the home, if not otherwise."""
     make_home(home)
     store = Store.open(store_url(home))
     try:
-        with serving_on(store, a_status(home), home, host, limits) as running:
+        with serving_on(store, a_status(home), home, host, limits, output) as running:
             yield running
     finally:
         store.close()
@@ -131,13 +138,19 @@ def serving(home: Path, host: str = "127.0.0.1", limits: Limits | None = None) -
 
 @contextmanager
 def serving_on(
-    store: Store, status: DaemonStatus, home: Path, host: str = "127.0.0.1", limits: Limits | None = None
+    store: Store,
+    status: DaemonStatus,
+    home: Path,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
+    output: OutputReader | None = None,
 ) -> Iterator[Serving]:
     """The same on a store and a status that are there."""
     live = LiveLimits(None, home)
     if limits is not None:
         live.current = limits
-    api = server(add_pages(create_app(store, status, home, live)))
+    output = output or OutputReader(ReadsRunFolders().read_output)
+    api = server(add_pages(create_app(store, status, home, live, output)))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     path = socket_path(home)
     # What the daemon logs must not come between what a command prints.

@@ -101,6 +101,19 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert case.observed(1, epoch=2).ended is None
 
+    def test_no_start_is_released_in_the_second_of_an_end(self, case: SlurmCase) -> None:
+        """slurmd refuses a job that slurmctld begins in the second in which it has ended the job's last run."""
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        case.until(lambda: time.time() % 1.0 < 0.1, "a second's beginning")
+        case.kill(1)
+        case.end(1)
+        ended = int(time.time())
+        case.launch(1, epoch=2)
+        assert int(time.time()) > ended
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        assert case.observed(1, epoch=2).ended is None
+
     def test_a_start_waits_for_no_login_shell_and_sees_no_secret(
         self, case: SlurmCase, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -24,6 +24,10 @@ _PLAIN = {
     "cpus-per-task": "1",
     "MinMemory": "0",
     "tres-per-node": "",
+    "tres-per-socket": "",
+    "mem-per-tres": "",
+    "tres-alloc": "",
+    "ReqNodes": "",
     "tres-per-job": "",
     "tres-per-task": "",
     "Feature": "",
@@ -61,6 +65,52 @@ def test_gpus_are_counted_over_nodes_and_tasks(columns: dict[str, str], gpus: in
     request = request_of(row(**columns))
     assert (request.gpus, request.constraint) == (gpus, constraint)
     assert (request.cpus, request.memory_gb) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "gb"),
+    [
+        ({"MinMemory": "4G", "cpus_per_task": "3", "tres_alloc": "cpu=3,mem=12G,node=1"}, 12 * 2**30 / 1e9),
+        ({"MinMemory": "0", "mem_per_tres": "gres:gpu:4096", "tres_alloc": "cpu=1,mem=8G"}, 8 * 2**30 / 1e9),
+        ({"MinMemory": "0", "tres_alloc": "cpu=1,mem=500000M,node=1"}, None),
+    ],
+    ids=["for each CPU", "for each GPU", "not stated"],
+)
+def test_memory_is_what_slurm_counts_in_all(columns: dict[str, str], gb: float | None) -> None:
+    found = request_of(row(tres_per_job="gres:gpu:2", **columns)).memory_gb
+    assert found == (None if gb is None else pytest.approx(gb))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (
+            {"HetJobID": "6"},
+            "it is a part of the heterogeneous job 6; allowed: a job with the same amounts on each of its nodes. "
+            "Hint: scontrol update jobid=7 Comment=",
+        ),
+        (
+            {"tres_per_socket": "gres:gpu:2"},
+            "gpus-per-socket: found gres:gpu:2; allowed: --gpus, --gpus-per-node or --gpus-per-task",
+        ),
+        (
+            {"tres_per_node": "gres:gpu:2,gres:shard:3"},
+            "gres: found gres:shard:3; allowed: whole GPUs. Hint: scontrol update jobid=7 TresPerNode=gres:gpu:...",
+        ),
+        ({"tres_per_node": "gres/nic:1"}, "gres: found gres/nic:1; allowed: whole GPUs"),
+        ({"tres_per_task": "cpu=4,gres/shard=2"}, "gres: found gres/shard=2; allowed: whole GPUs"),
+        (
+            {"tres_per_node": "gres:gpu:a100:1,gres:gpu:v100:2"},
+            "gres: found gres:gpu:a100:1,gres:gpu:v100:2; allowed: GPUs of one type",
+        ),
+        ({"ReqNodes": "node[2-3]"}, "nodelist: found node[2-3]; allowed: no nodes, as Muster chooses them"),
+    ],
+)
+def test_what_muster_could_not_keep_is_named(columns: dict[str, str], words: str) -> None:
+    jobs = NewJobs()
+    assert jobs.find(row(**columns)) is None
+    (found,) = jobs.untaken({7})
+    assert words in found.words
 
 
 @pytest.mark.parametrize("features", ["fast", "fast|a100-80", "rack:1"])

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs_slurm
 NODES, JOBS = 2, 12
 QUARTER = NODES * GPUS // 4
 _CHANGED_BY_SLURM = re.compile(
-    "JobState|Reason|.*Time|LastSchedEval|Scheduler|NodeList|BatchHost|SchedNodeList|NumNodes|NumCPUs|TRES"
+    "JobState|Reason|.*Time|LastSchedEval|Scheduler|NodeList|BatchHost|SchedNodeList|NumNodes|NumCPUs|(Alloc)?TRES"
 )
 """Fields that its own progress changes; TimeLimit is stated."""
 _WAITS_SECONDS = 8.0

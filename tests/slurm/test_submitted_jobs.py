@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,18 @@ class SubmittingSite(Site):
         """In the order in which they were taken; the queue has those that have ended behind the others."""
         queue = json.loads(self.muster("queue", "--all", "--json"))["jobs"]
         return [str(number) for number in sorted(job["job_id"] for job in queue)]
+
+    def notices(self) -> list[str]:
+        """What the queue says of jobs that are not taken."""
+        notices: list[str] = json.loads(self.muster("queue", "--json"))["notices"]
+        return notices
+
+    @property
+    def script(self) -> Path:
+        """A file with a job that does nothing; Slurm wraps no heterogeneous one."""
+        path = self.home.parent / "script.sh"
+        path.write_text("#!/bin/sh\n")
+        return path
 
     def shown(self, number: str) -> str:
         return self.slurm.run("scontrol", "--oneliner", "show", "job", number)
@@ -97,11 +109,35 @@ def test_others_jobs_are_left_alone(site: SubmittingSite) -> None:
         (job,) = site.taken()
         site.wait(job, state="completed")
         assert f" NodeList={last} " in site.shown(number)
-        (notice,) = json.loads(site.muster("queue", "--json"))["notices"]
+        (notice,) = site.notices()
         assert notice.startswith(f"Job {numbers[4]} of Slurm, of root, is not taken: comment: found colour; ")
         assert notice.endswith(f"Hint: scontrol update jobid={numbers[4]} Comment=muster:...")
     assert [site.shown(number) for number in numbers] == before
     site.slurm.run("scancel", *numbers)
+
+
+@pytest.mark.parametrize("options", [("--cpus-per-task=3", "--mem-per-cpu=2G"), ("--mem-per-gpu=3G",)])
+def test_memory_for_each_cpu_or_gpu_is_counted(site: SubmittingSite, options: Sequence[str]) -> None:
+    """Two ways to state 6 GiB."""
+    with site.serves():
+        site.sbatch("--gres=gpu:2", *options, "--comment=muster:", script="true")
+        (job,) = site.taken()
+        found = site.wait(job, state="completed")
+        assert found["request"]["memory_gb"] == pytest.approx(6 * 2**30 / 1e9)
+
+
+def test_a_heterogeneous_job_is_named_and_left_alone(site: SubmittingSite) -> None:
+    part = ("--gres=gpu:1", "--mem=1G", "--comment=muster:")
+    with site.serves():
+        command = ["sbatch", "--parsable", "--hold", *part, ":", *part, str(site.script)]
+        first = int(site.slurm.run(*command))
+        wait_for(lambda: len(site.notices()) == 2, lambda: f"not named: {site.notices()}")
+        for notice, number in zip(sorted(site.notices()), (first, first + 1), strict=True):
+            assert notice.startswith(
+                f"Job {number} of Slurm, of root, is not taken: it is a part of the heterogeneous job {first}; "
+            )
+        assert not site.jobs()
+        site.slurm.run("scancel", str(first))
 
 
 def test_owners_cancel_and_hold_in_slurm(site: SubmittingSite) -> None:

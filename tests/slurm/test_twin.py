@@ -95,6 +95,6 @@ def recorded(slurm: SlurmCluster) -> Iterator[str]:
             row["TimeLimit"],
             row["NumNodes"],
             row["NodeList"],
-            f"{row['TRES']},gres/gpu={gpus}",
+            f"{row.get('TRES') or row['AllocTRES']},gres/gpu={gpus}",
         )
         yield "|".join(fields)

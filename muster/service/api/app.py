@@ -16,6 +16,7 @@ from muster.service.api.query import check_query
 from muster.service.api.safe_headers import SafeHeaders
 from muster.service.api.service import Service
 from muster.service.daemon_status import DaemonStatus
+from muster.service.engines.output_reader import OutputReader
 from muster.service.live_limits import LiveLimits
 from muster.service.sessions import LoginCodes
 from muster.service.start_intervals import StartIntervals
@@ -24,7 +25,9 @@ from muster.service.tokens import LivingTokens
 from muster.service.what_if import WhatIfs
 
 
-def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimits) -> FastAPI:
+def create_app(
+    store: Store, status: DaemonStatus, home: Path, limits: LiveLimits, output: OutputReader
+) -> FastAPI:
     """The API of one daemon."""
     app = FastAPI(
         title="Muster",
@@ -43,6 +46,7 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         LivingTokens(store),
         status,
         home,
+        output,
         GroupCommit(store.submit),
         StartIntervals(store, status),
         limits,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import structlog
@@ -17,9 +15,10 @@ from muster.problems import InputError, Problem
 from muster.service.accounts import cannot_run
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
-from muster.service.api.output import read_output
 from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere, job_of
+from muster.service.engines import OutputRequest
 from muster.service.fitting import misfits
+from muster.service.home import job_folder
 from muster.service.honoured import without_effect
 from muster.service.known_models import unknown_model
 from muster.service.limits import Limits, exceeded, priority_exceeded
@@ -34,10 +33,6 @@ _LARGEST_PIECE = 4 * 2**20
 _MOST_RUNNING = 1000
 _WAIT_SECONDS = 5.0
 """Until it is known when a job starts; else the answer says that it is being computed."""
-_DISK_SECONDS = 5.0
-"""Until the disk of the jobs' folders counts as away."""
-_READERS = ThreadPoolExecutor(4, thread_name_prefix="output")
-"""Threads that such a disk may hold up, and no other request with them."""
 _LIVING = (State.RUNNING, State.QUEUED, State.HELD)
 
 JobId = Annotated[int, Path(ge=1, le=_LARGEST_NUMBER)]
@@ -313,12 +308,14 @@ async def logs(
 ) -> Response:
     """A piece of what a job has written, of all its starts; empty where it has not written so much yet."""
     row = await run_in_threadpool(job_of, service, caller, job_id)
-    loop = asyncio.get_running_loop()
-    reading = loop.run_in_executor(_READERS, read_output, service.home, row, rank, offset, limit)
+    folder = job_folder(service.home, row.id) / "output"
+    request = OutputRequest(row.id, folder, row.user, row.whose, rank, offset, limit)
     try:
-        piece = await asyncio.wait_for(reading, _DISK_SECONDS)
+        piece = await service.output.read(request)
     except TimeoutError:
         raise Refused(503, "the disk of the jobs' folders does not answer; ask again later") from None
+    except OSError as error:
+        raise Refused(503, f"the output cannot be read now: {error.strerror or error}") from None
     headers = {"Muster-Next-Offset": str(piece.next_offset), "Muster-Job-State": row.state.value}
     return Response(piece.data, media_type="application/octet-stream", headers=headers)
 

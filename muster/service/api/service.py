@@ -18,6 +18,7 @@ from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
 from muster.service.callers import UnknownCaller, by_account, by_token
 from muster.service.daemon_status import DaemonStatus
+from muster.service.engines.output_reader import OutputReader
 from muster.service.live_limits import LiveLimits
 from muster.service.sessions import LoginCodes, by_session
 from muster.service.start_intervals import StartIntervals
@@ -39,6 +40,7 @@ class Service:
     tokens: LivingTokens
     status: DaemonStatus
     home: Path
+    output: OutputReader
     submissions: GroupCommit[Submission, int]
     intervals: StartIntervals
     limits: LiveLimits

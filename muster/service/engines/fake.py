@@ -2,7 +2,7 @@
 
 What runs is kept in one file of lines, so a new daemon finds its starts where they would be by then. It
 survives the daemon, not the machine: nothing is flushed. A start that ends, or is stopped, reports its step in the
-job's run folder, as a job would (docs/how-to/training.md).
+job's run folder, as a job would (docs/how-to/training.md), and the next start goes on from there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.service.engines.sequential import SequentialEngine
 from muster.service.store.rows import JobRow
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
-from muster.training.run_folder import EXIT_STOPPED, progress_file
+from muster.training.run_folder import EXIT_STOPPED, progress_file, read_progress
 from muster.workload.models import Model
 
 _LINES_BEFORE_REWRITE = 20_000
@@ -40,16 +40,15 @@ _OPTION = "--fake-nodes"
 
 @dataclass(frozen=True)
 class Pace:
-    """How far a job is and how fast it goes on, from now."""
+    """How long a job is and how fast it goes on, from now."""
 
-    step: float
     steps: float
     """In all; infinite: it runs until it is stopped."""
     steps_per_second: float
     start_up_seconds: float = 0.0
     """Before its first step."""
     saves: bool = True
-    """Its steps count when it is stopped, and its first step is known. Else it is a script that saves nothing."""
+    """It goes on where it was stopped, and its first step is known. Else it is a script that saves nothing."""
 
 
 def pace_of(row: JobRow, allocations: Sequence[NodeAllocation[str]], models: Mapping[str, Model]) -> Pace:
@@ -67,7 +66,7 @@ def pace_of(row: JobRow, allocations: Sequence[NodeAllocation[str]], models: Map
     steps = float("inf") if row.request.steps is None else float(row.request.steps)
     held = sum(len(here.gpu_ids) for here in allocations)
     size = held / row.request.gpus if row.request.changes_size else 1.0
-    return Pace(row.steps_done, steps, size / max(seconds, default=1.0))
+    return Pace(steps, size / max(seconds, default=1.0))
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ class FakeEngine(SequentialEngine):
                 str(launch.run_dir),
                 began=now,
                 at=now,
-                step=pace.step,
+                step=min(_saved_step(launch), pace.steps),
                 steps=pace.steps,
                 steps_per_second=pace.steps_per_second,
                 works_from=now + pace.start_up_seconds,
@@ -278,6 +277,18 @@ def _read(path: Path) -> list[_Run]:
 def _moments(run: _Run) -> list[tuple[float, tuple[int, int]]]:
     """The moments at which a run comes up and ends."""
     return [(run.works_from, run.key)] * (run.works_from < run.end) + [(run.end, run.key)]
+
+
+def _saved_step(launch: Launch) -> float:
+    """The last step of the newest earlier start that saved one, as the job itself would find it; 0 without one.
+
+    The daemon may know less: a job with a stop signal of its own reports nothing to it.
+    """
+    for epoch in range(launch.epoch - 1, 0, -1):
+        with suppress(InputError):  # Half of a file is what a crash of the machine may leave.
+            if (saved := read_progress(launch.run_dir, epoch)) is not None:
+                return float(saved["step"])
+    return 0.0
 
 
 def _report(run: _Run, state: str) -> None:

@@ -1,10 +1,10 @@
 """The interface of engines: all that the controller needs of them.
 
-A *start* is one attempt at running a job, identified by (job, epoch); epochs of a job count up. An engine has three
+A *start* is one attempt at running a job, identified by (job, epoch); epochs of a job count up. An engine has four
 calls: `carry_out` takes the commands of a turn as one batch, `poll` reports what it finds, `read_report` what a job
-says of itself. All may take long: they are
-made by one thread of the engine's own (`thread.py`), one after the other, and the controller never waits for them. It
-goes by the last poll, whose age it knows.
+says of itself, `read_output` what it prints. All may take long. The first three are made by one thread of the engine's
+own (`thread.py`), one after the other, and the controller never waits for them. It goes by the last poll, whose age it
+knows. `read_output` is called when somebody asks for output, by other threads (`output_reader.py`).
 
 Every command may be repeated after a crash: launching a start that was launched, stopping what has stopped, forgetting
 what is forgotten changes nothing. No command waits for a process: `poll` reports what became of it. A poll that follows
@@ -312,6 +312,33 @@ class ReportFound:
 
 
 @dataclass(frozen=True)
+class OutputRequest:
+    """A piece of what a process of a job has printed, in all starts of the job one after the other."""
+
+    job: int
+    output_dir: Path
+    """As in its launches."""
+    user: str
+    """The job's owner."""
+    whose: str
+    """As in its launches: output of another job of this number is none of its own."""
+    rank: int
+    offset: int
+    """Bytes before the piece; a negative one counts from the end of what is there."""
+    limit: int
+    """Most bytes of the piece."""
+
+
+@dataclass(frozen=True)
+class OutputPiece:
+    """A part of what a process has printed, and where the next part begins."""
+
+    data: bytes
+    """Empty: there is no more yet."""
+    next_offset: int
+
+
+@dataclass(frozen=True)
 class EngineCapabilities:
     """What an engine can do, on every machine. Code that depends on the engine reads these, never its name."""
 
@@ -336,7 +363,7 @@ class EngineCapabilities:
 
 
 class Engine(Protocol):
-    """Starts on nodes. One thread at a time uses it, and any call may take long."""
+    """Starts on nodes. One thread at a time uses it, but for `read_output`, and any call may take long."""
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -358,4 +385,11 @@ class Engine(Protocol):
 
     def read_report(self, request: ReportRequest) -> ReportFound:
         """How far a start is; it raises nothing, whatever a job has written."""
+        ...
+
+    def read_output(self, request: OutputRequest) -> OutputPiece:
+        """What a process has printed, also before its first start and after the last; OSError if that cannot be known.
+
+        Called by several threads at once, beside the other calls.
+        """
         ...

@@ -1,4 +1,4 @@
-"""What jobs report of themselves, where this machine sees the jobs' folders.
+"""What jobs report of themselves and what they print, where this machine sees the jobs' folders.
 
 A report may be missing, invalid or slow to read; none of this stops the daemon.
 """
@@ -13,7 +13,8 @@ import regex
 import structlog
 
 from muster.problems import InputError, Problem
-from muster.service.engines.interface import Report, ReportFound, ReportRequest
+from muster.service.engines.interface import OutputPiece, OutputRequest, Report, ReportFound, ReportRequest
+from muster.service.engines.output_files import read_output_file
 from muster.training.run_folder import read_progress
 from muster.training.unchanged import UnchangedJob
 
@@ -44,6 +45,10 @@ class ReadsRunFolders:
             words = f"{type(error).__name__}: {error}"
             log.error("a report cannot be read", job=request.job, exc_info=True)
         return ReportFound(output_read=request.output_read, wrong=words)
+
+    def read_output(self, request: OutputRequest) -> OutputPiece:
+        """A piece of a file, which grows while the job writes."""
+        return read_output_file(request)
 
 
 def _size(output: Path) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
-import pwd
 import re
 import tarfile
 import threading
@@ -21,15 +21,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.reasons import REASONS
-from muster.service.api import jobs
-from muster.service.api.output import OutputPiece, read_output
 from muster.service.daemon_status import SCHEDULER, STORE
+from muster.service.engines import OutputPiece, OutputRequest
+from muster.service.engines.output_reader import OutputReader
 from muster.service.home import job_folder, store_url
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import AllocationInterval, Phase, State, StateRequest, StoreChanges, Submission
 
-from ..serving import Serving
+from ..serving import Serving, serving
 
 JOB = {"name": "job", "command": ["true"], "directory": "/"}
 
@@ -367,27 +367,34 @@ def test_output_is_read_in_pieces(api: Serving, output: Path) -> None:
         assert api.ask("GET", f"/v1/jobs/1/logs?{query}").body == b""
 
 
-def test_a_disk_that_does_not_answer_costs_outputs_only(
-    api: Serving, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_does_not_answer_costs_outputs_only(tmp_path: Path) -> None:
     """More requests for output than the server has threads are refused in time, and all others are answered."""
-    (output / "0.log").write_bytes(b"0123456789")
     is_back = threading.Event()
 
-    def read_later(*asked: Any) -> OutputPiece:
+    def read_later(request: OutputRequest) -> OutputPiece:
         is_back.wait()
-        return read_output(*asked)
+        return OutputPiece(b"0123456789", 10)
 
-    monkeypatch.setattr(jobs, "read_output", read_later)
-    monkeypatch.setattr(jobs, "_DISK_SECONDS", 0.1)
-    with ThreadPoolExecutor(60) as callers:
-        answers = list(callers.map(lambda _: api.ask("GET", "/v1/jobs/1/logs"), range(60)))
-    assert {answer.status for answer in answers} == {503}
-    assert answers[0].message == "the disk of the jobs' folders does not answer; ask again later"
-    assert api.ask("GET", "/v1/jobs/1").status == 200
-    is_back.set()
-    monkeypatch.setattr(jobs, "_DISK_SECONDS", 60.0)
-    assert api.ask("GET", "/v1/jobs/1/logs").body == b"0123456789"
+    with serving(tmp_path, output=OutputReader(read_later, answer_seconds=1.0)) as api:
+        api.ask("POST", "/v1/jobs", JOB)
+        with ThreadPoolExecutor(60) as callers:
+            answers = list(callers.map(lambda _: api.ask("GET", "/v1/jobs/1/logs"), range(60)))
+        assert {answer.status for answer in answers} == {503}
+        assert answers[0].message == "the disk of the jobs' folders does not answer; ask again later"
+        assert sum(thread.name == "output" for thread in threading.enumerate()) == 4
+        assert api.ask("GET", "/v1/jobs/1").status == 200
+        is_back.set()
+        assert api.ask("GET", "/v1/jobs/1/logs").body == b"0123456789"
+
+
+def test_output_that_cannot_be_read_now_is_asked_for_again(tmp_path: Path) -> None:
+    def fail(request: OutputRequest) -> OutputPiece:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with serving(tmp_path, output=OutputReader(fail)) as api:
+        api.ask("POST", "/v1/jobs", JOB)
+        answer = api.ask("GET", "/v1/jobs/1/logs")
+    assert (answer.status, answer.message) == (503, "the output cannot be read now: Stale file handle")
 
 
 def test_output_is_read_from_its_end(api: Serving, output: Path) -> None:
@@ -400,19 +407,6 @@ def test_output_is_read_from_its_end(api: Serving, output: Path) -> None:
     ):
         answer = api.ask("GET", f"/v1/jobs/1/logs?{query}")
         assert (answer.body, answer.headers["muster-next-offset"]) == (shown, following), query
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_output_is_the_daemons_or_the_owners(api: Serving, output: Path) -> None:
-    """On a shared disk the owner's processes write it; no other user's file is handed out."""
-    row = api.store.job(1)
-    assert row is not None
-    owner = replace(row, user="mail")
-    for rank, (name, shown) in enumerate([("root", b"text"), ("mail", b"text"), ("daemon", b"")]):
-        file = output / f"{rank}.log"
-        file.write_text("text")
-        os.chown(file, pwd.getpwnam(name).pw_uid, -1)
-        assert read_output(api.home, owner, rank, 0, 100).data == shown, name
 
 
 def test_output_leads_nowhere_else(api: Serving, output: Path, tmp_path: Path) -> None:

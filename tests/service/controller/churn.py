@@ -1,7 +1,11 @@
-"""How often jobs start where a change of CPUs is a restart, and how long they take: `python -m ... [JOBS] [SEEDS]`.
+"""How often jobs start where a change of CPUs is a restart, and how long they take.
 
-40 jobs on two fake nodes, with and without an engine that can resize, and with CPUs that stay as they were granted at
-each start. A start takes a minute before its first step, which is what schedulers expect of one.
+    python -m tests.service.controller.churn [JOBS] [SEEDS] [SCHEDULER]
+
+40 jobs on two fake nodes, with an engine that can resize, with one that cannot, where CPUs stay as they were granted
+at each start, and with one where each start of a job is as fast as its first one. A start takes a minute before its
+first step, which is what schedulers expect of one. The jobs are scripts with a stop signal: they save, and report
+nothing.
 """
 
 from __future__ import annotations
@@ -12,21 +16,24 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import structlog
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
-from muster.service.engines import EngineCapabilities
+from muster.service.engines import EngineCapabilities, Launch
 from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, Submission
 from tests.service.controller.test_fake_nodes import MODELS, World
 
 CLUSTER = parse_cluster("2x8gpu,24cpu,500gb")
-SCHEDULERS = tuple(sys.argv[3:]) or ("fifo+tune", "srtf+tune-plus", "las+tune-plus")
+SCHEDULERS = ("fifo+tune", "srtf+tune-plus", "las+tune-plus")
 START_UP_SECONDS = 60.0
+LONGEST_SECONDS = 100_000.0
+"""In which 40 jobs end many times over."""
 NAMES = ("resnet18", "alexnet", "gnmt", "mobilenetv2", "transformerxl", "deepspeech")
 
 
@@ -34,6 +41,20 @@ class StiffFakeEngine(FakeEngine):
     """Cannot resize."""
 
     capabilities = EngineCapabilities(can_resize=False, runs_as_users=False)
+
+
+class FixedFakeEngine(StiffFakeEngine):
+    """Has jobs always run as with the CPUs and memory of their first grant."""
+
+    def launch(self, launch: Launch) -> None:
+        granted, first = self._pace, self._first.setdefault(launch.job, launch.allocations)
+        self._pace = lambda job, _: granted(job, first)
+        super().launch(launch)
+        self._pace = granted
+
+    @cached_property
+    def _first(self) -> dict[int, tuple[NodeAllocation[str], ...]]:
+        return {}
 
 
 class ChurnWorld(World):
@@ -78,24 +99,41 @@ def outcome_of(folder: Path, scheduler: str, engine: type[FakeEngine], jobs: int
             world.turn(10.0)
     while world.controller.jobs.active:
         world.turn(10.0)
+        assert world.seconds < LONGEST_SECONDS, world.controller.jobs.rows.values()
     rows = [row for job in range(1, jobs + 1) if (row := world.store.job(job)) is not None]
     world.store.close()
     return rows
 
 
-def main(jobs: int, seeds: int) -> None:
+ENGINES = {"resizes": FakeEngine, "does not": StiffFakeEngine, "as at first": FixedFakeEngine}
+
+
+def starts_of(rows: Sequence[JobRow]) -> int:
+    """Starts of all jobs."""
+    return sum(row.epoch for row in rows)
+
+
+def mean_jct_of(rows: Sequence[JobRow]) -> float:
+    """Mean seconds from submission to end."""
+    return sum((row.finished or 0.0) - row.submitted for row in rows) / len(rows)
+
+
+def main(jobs: int, seeds: int, schedulers: Sequence[str]) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    for scheduler in SCHEDULERS:
+    for scheduler in schedulers:
         for seed in range(seeds):
             said = [f"{scheduler:15} seed {seed}:"]
-            for name, engine in (("resizes", FakeEngine), ("does not", StiffFakeEngine)):
+            for name, engine in ENGINES.items():
                 with tempfile.TemporaryDirectory() as folder:
                     rows = outcome_of(Path(folder), scheduler, engine, jobs, seed)
-                starts = sum(row.epoch for row in rows)
-                mean = sum((row.finished or 0.0) - row.submitted for row in rows) / len(rows)
+                starts, mean = starts_of(rows), mean_jct_of(rows)
                 said.append(f"{name}: {starts} starts, mean JCT {mean:.0f} s;")
             print(*said, flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    main(
+        int(sys.argv[1]) if len(sys.argv) > 1 else 40,
+        int(sys.argv[2]) if len(sys.argv) > 2 else 1,
+        sys.argv[3:] or SCHEDULERS,
+    )

@@ -145,6 +145,27 @@ def test_a_waiting_job_has_its_reason_on_record(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_a_silent_job_goes_on_from_what_it_saved(tmp_path: Path) -> None:
+    """A script with a stop signal reports nothing to the daemon; it finds its own checkpoint all the same."""
+    world = World(tmp_path, "fifo")
+    request = JobRequest(name="job", command=("true",), directory="/", steps=100, stop_signal="SIGUSR1")
+    (job,) = world.store.submit([Submission("ann", request)])
+    for after in (StateRequest.HOLD, StateRequest.RELEASE) * 2:
+        for _ in range(30):
+            world.turn(1.0)
+        world.store.request_state(job, after)
+        world.turn(1.0)
+        world.die()
+    while world.store.living():
+        world.turn(1.0)
+        assert world.seconds < 1000
+    row = world.store.job(job)
+    assert row is not None
+    assert (row.state, row.epoch) == (State.COMPLETED, 3)
+    assert 100 <= row.attained_gpu_seconds <= 110, "a step a second, each of them once"
+    world.store.close()
+
+
 def a_job(steps: int) -> JobRequest:
     return JobRequest(
         name="job", command=("true",), directory="/", steps=steps, min_runtime_seconds=1.0, grace_seconds=60.0

@@ -135,7 +135,7 @@ class Kinds(World):
         row = self.store.job(job)
         assert row is not None
         kind = self.kinds[row.request.name]
-        return Pace(row.steps_done, kind.seconds, 1.0, kind.start_up, kind.saves)
+        return Pace(kind.seconds, 1.0, kind.start_up, kind.saves)
 
     def submit(self, name: str, count: int = 1, **fields: Any) -> list[int]:
         request = JobRequest(name=name, command=("true",), directory="/", **fields)

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ from muster.service.engines import (
     KillStart,
     Launch,
     Observed,
+    OutputPiece,
+    OutputRequest,
     ResizeStart,
     SendNotice,
 )
@@ -354,9 +357,14 @@ class ProcessCase(Case):
     def run_dir(self, job: int) -> Path:
         """The run folder of a job."""
 
-    @abstractmethod
+    def read_output(self, offset: int, limit: int, job: int = 1, rank: int = 0) -> OutputPiece:
+        """A piece of what a rank printed in all starts of a job."""
+        folder = self.run_dir(job).parent / "output"
+        return self.engine.read_output(OutputRequest(job, folder, getuser(), "", rank, offset, limit))
+
     def output(self, job: int = 1, rank: int = 0) -> str:
-        """What a rank printed in all starts of a job."""
+        """The first megabyte of it."""
+        return self.read_output(0, 2**20, job, rank).data.decode()
 
     def prints(self, text: str, rank: int = 0) -> None:
         """Waits until a rank of job 1 has printed a text."""
@@ -444,6 +452,19 @@ class ProcessConformance(EngineConformance):
             process_case.end(1, epoch)
         for rank in (0, 1):
             assert process_case.output(1, rank) == f"start 1\nrank {rank}\nstart 2\nrank {rank}\n"
+
+    def test_output_is_read_in_pieces_while_it_grows(self, process_case: ProcessCase) -> None:
+        assert process_case.read_output(0, 10) == OutputPiece(b"", 0), "nothing has started yet"
+        process_case.run(_shell("echo 0123456789; while ! test -e go-on; do sleep 0.1; done; echo more"))
+        process_case.prints("9\n")
+        assert process_case.read_output(0, 4) == OutputPiece(b"0123", 4)
+        assert process_case.read_output(4, 100) == OutputPiece(b"456789\n", 11)
+        assert process_case.read_output(-3, 2) == OutputPiece(b"89", 10)
+        assert process_case.read_output(11, 100) == OutputPiece(b"", 11)
+        (process_case.directory / "go-on").touch()
+        process_case.end(1)
+        process_case.forget(1, 1)
+        assert process_case.read_output(11, 100) == OutputPiece(b"more\n", 16)
 
     def test_a_start_that_is_launched_twice_runs_once(self, process_case: ProcessCase) -> None:
         for _ in range(2):

@@ -80,7 +80,7 @@ def main(seconds: float) -> None:
         make_home(folder)
         for scheduler in ("fifo", "srtf+tune-plus"):
             make_home(folder / scheduler)
-            engine = SlowEngine(folder / scheduler / "fake", CLUSTER, lambda *_: Pace(0.0, float("inf"), 1.0))
+            engine = SlowEngine(folder / scheduler / "fake", CLUSTER, lambda *_: Pace(float("inf"), 1.0))
             engine.seconds = seconds
             measure(engine, folder / scheduler, scheduler)
 

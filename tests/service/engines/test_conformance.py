@@ -49,7 +49,7 @@ class FakeCase(Case):
 
     def _pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         steps = 10.0 if self._works[job] is Work.SHORT else float("inf")
-        return Pace(0.0, steps, 1.0)
+        return Pace(steps, 1.0)
 
 
 class LocalCase(ProcessCase):
@@ -97,9 +97,6 @@ class LocalCase(ProcessCase):
 
     def run_dir(self, job: int) -> Path:
         return self._bench.folder / str(job) / "run"
-
-    def output(self, job: int = 1, rank: int = 0) -> str:
-        return self._bench.output(job, rank)
 
     def clear(self) -> None:
         """Ends and forgets all; nothing may be left of it."""

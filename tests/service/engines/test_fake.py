@@ -18,7 +18,7 @@ from muster.service.engines import fake as fake_module
 from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
-from muster.training.run_folder import read_progress
+from muster.training.run_folder import progress_file, read_progress
 from muster.workload.models import shipped_models
 
 CLUSTER = parse_cluster("2x8gpu,24cpu,500gb")
@@ -33,14 +33,13 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.now = folder, 1000.0
-        self.done: dict[int, float] = {}
         self.reopen()
 
     def reopen(self) -> None:
         self.engine = FakeEngine(self.folder / "fake", CLUSTER, self.pace, lambda: self.now)
 
     def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
-        return Pace(self.done.get(job, 0.0), 100.0, sum(here.cpus for here in allocations))
+        return Pace(100.0, sum(here.cpus for here in allocations))
 
     def launch(self, job: int, epoch: int, cpus: float = 2.0) -> None:
         run_dir = self.folder / str(job) / "run"
@@ -86,9 +85,25 @@ def test_stopped_and_started_again_it_has_the_rest_to_do(tmp_path: Path) -> None
     assert reply is not None
     assert (reply["state"], reply["step"]) == ("stopped", 40)
     world.engine.forget(1, 1)
-    world.done[1] = 40.0
     world.launch(1, 2, cpus=1.0)
     world.now += 59
+    assert world.engine.observe()[0].ended is None
+    world.now += 1
+    assert world.engine.observe()[0].ended is Exit.COMPLETED
+
+
+def test_half_of_a_report_counts_for_nothing(tmp_path: Path) -> None:
+    """Reports are not flushed: after a crash of the machine the newest one may be empty."""
+    world = World(tmp_path)
+    for epoch in (1, 2):
+        world.launch(1, epoch)
+        world.now += 20
+        world.engine.signal(1, epoch, "SIGTERM")
+        world.engine.observe()
+        world.engine.forget(1, epoch)
+    progress_file(tmp_path / "1" / "run", 2).write_text("")
+    world.launch(1, 3)
+    world.now += 29
     assert world.engine.observe()[0].ended is None
     world.now += 1
     assert world.engine.observe()[0].ended is Exit.COMPLETED
@@ -109,7 +124,7 @@ def test_a_job_without_steps_runs_until_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path)
-    monkeypatch.setattr(world, "pace", lambda job, allocations: Pace(0.0, math.inf, 1.0))
+    monkeypatch.setattr(world, "pace", lambda job, allocations: Pace(math.inf, 1.0))
     world.reopen()
     world.launch(1, 1)
     world.now += 1e9
@@ -180,10 +195,10 @@ def test_a_pace_is_the_models(tmp_path: Path) -> None:
 
     def pace(name: str | None, *allocations: NodeAllocation[str]) -> Pace:
         request = JobRequest(name="a", command=("true",), directory="/", model=name, steps=500)
-        return pace_of(JobRow(1, "me", request, 0.0, steps_done=20.0), allocations, known)
+        return pace_of(JobRow(1, "me", request, 0.0), allocations, known)
 
     plenty = pace("resnet18", allocation(cpus=24.0, memory_gb=500.0))
-    assert (plenty.step, plenty.steps) == (20.0, 500.0)
+    assert plenty.steps == 500.0
     assert plenty.steps_per_second == pytest.approx(1 / (model.seconds_per_iteration / model.speed[-1][-1]))
     poor = pace("resnet18", allocation(cpus=1.0))
     assert poor.steps_per_second < plenty.steps_per_second

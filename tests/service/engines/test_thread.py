@@ -27,6 +27,7 @@ from muster.service.engines import (
     ReportRequest,
 )
 from muster.service.engines.fake import FakeEngine, Pace
+from muster.service.engines.run_folders import ReadsRunFolders
 from muster.service.engines.thread import EngineThread
 from muster.service.home import make_home
 from muster.service.request import JobRequest
@@ -37,7 +38,7 @@ PATIENCE_SECONDS = 60.0
 (NODE,) = parse_cluster("1x2gpu,4cpu,8gb").nodes
 
 
-class GatedEngine:
+class GatedEngine(ReadsRunFolders):
     """Each call waits until the test lets it pass; a poll counts the commands that were carried out before it."""
 
     capabilities = EngineCapabilities(can_resize=False, runs_as_users=False, poll_seconds=0.001)
@@ -258,7 +259,7 @@ class GatedFakeEngine(FakeEngine):
 def test_a_turn_ends_while_its_engine_is_busy(tmp_path: Path) -> None:
     """200 starts on 512 nodes; no call of the engine returns before the test says so."""
     make_home(tmp_path)
-    fake = GatedFakeEngine(tmp_path / "fake", CLUSTER, lambda *_: Pace(0.0, inf, 1.0))
+    fake = GatedFakeEngine(tmp_path / "fake", CLUSTER, lambda *_: Pace(inf, 1.0))
     gates = fake.gates = GatedEngine()
     controller, store = controller_over(fake, tmp_path, "fifo")
     controller.recover()
@@ -298,7 +299,7 @@ class StalledDisk(FakeEngine):
 def test_a_disk_that_does_not_answer_holds_up_no_turn(tmp_path: Path) -> None:
     """Jobs are taken and decided upon; their starts wait for it, as they need the folders."""
     make_home(tmp_path)
-    fake = StalledDisk(tmp_path / "fake", CLUSTER, lambda *_: Pace(0.0, inf, 1.0))
+    fake = StalledDisk(tmp_path / "fake", CLUSTER, lambda *_: Pace(inf, 1.0))
     gates = fake.gates = GatedEngine()
     controller, store = controller_over(fake, tmp_path, "fifo")
     controller.recover()

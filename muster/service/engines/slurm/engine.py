@@ -22,6 +22,7 @@ import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,8 @@ _WRITERS = 16
 """Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
 """Between two looks at the nodes."""
+_SECOND = 1.01
+"""With what the clock of Slurm's whole seconds may be behind by."""
 
 log = structlog.get_logger()
 
@@ -98,6 +101,8 @@ class SlurmEngine(ReadsRunFolders):
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
         self._looked_at = float("-inf")
+        self._ended_at: dict[int, float] = {}
+        """Unix seconds at which the last run of a job in Slurm was seen to have ended; of the last seconds only."""
         self._passed_on = passed_on(commands.ask(["scontrol", "show", "config"]))
         self._look()
         self._look_at_nodes()
@@ -139,6 +144,7 @@ class SlurmEngine(ReadsRunFolders):
         """Look at Slurm's jobs, and every two seconds at its nodes."""
         self._look()
         now = time.time()
+        self._ended_at = {job: at for job, at in self._ended_at.items() if now - at < _SECOND}
         for record in list(self._records):
             if record.lives:
                 self._update(record, now)
@@ -227,6 +233,7 @@ class SlurmEngine(ReadsRunFolders):
     def _end(self, record: StartRecord, how: Exit, at: float, status: int | None, message: str) -> None:
         record.ended(how, at, status, message)
         self._records.keep(record)
+        self._ended_at[record.slurm_job] = time.time()
 
     def _take_back(self, row: SlurmJob) -> bool:
         """Hold a job that is to begin again, so that Slurm does not begin it by itself; whether it could be held."""
@@ -319,6 +326,7 @@ class SlurmEngine(ReadsRunFolders):
             messages = iter(change(self._commands, [line for _, lines in prepared for line in lines]))
             refused = ["; ".join(filter(None, [next(messages) for _ in lines])) for _, lines in prepared]
             taken = [record for (record, _), message in zip(prepared, refused, strict=True) if not message]
+            self._let_second_pass(taken)
             released = iter(change(self._commands, [f"release {record.slurm_job}" for record in taken]))
         except OSError as error:  # Slurm may carry it out yet: the next look finds out.
             return [error] * len(prepared)
@@ -327,6 +335,14 @@ class SlurmEngine(ReadsRunFolders):
             for (record, _), message in zip(prepared, refused, strict=True)
         ]
         return _together(self._note_release, ends)
+
+    def _let_second_pass(self, records: Sequence[StartRecord]) -> None:
+        """Wait for the end of the second in which the last of these jobs' runs was seen to have ended.
+
+        slurmd takes what slurmctld begins in that second for the run that has ended, and refuses it.
+        """
+        ended = max((self._ended_at.get(record.slurm_job, 0.0) for record in records), default=0.0)
+        time.sleep(min(max(floor(ended) + _SECOND - time.time(), 0.0), _SECOND))
 
     def _note_release(self, record: StartRecord, message: str) -> None:
         """Note that Slurm has taken a start; the error if it has not."""

@@ -34,8 +34,12 @@ _COLUMNS = (
     "tres-per-node",
     "tres-per-job",
     "tres-per-task",
+    "tres-per-socket",
+    "mem-per-tres",
+    "tres-alloc",
     "Feature",
     "NodeList",
+    "ReqNodes",
     "UserName",
     "Dependency",
     "HetJobID",
@@ -59,8 +63,8 @@ class SlurmJob:
 
     @property
     def is_whole(self) -> bool:
-        """A job of its own: no part of a heterogeneous job, and no array with tasks still to be split off."""
-        return not self.values["HetJobID"] and "[" not in self.values["JobArrayID"]
+        """No array with tasks still to be split off."""
+        return "[" not in self.values["JobArrayID"]
 
     @property
     def state(self) -> str:

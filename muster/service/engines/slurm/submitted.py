@@ -143,13 +143,14 @@ def own_comment(whose: str, job: int) -> str:
 def request_of(row: SlurmJob) -> JobRequest:
     """Return what a job of Slurm requests. ValueError if its comment has an unknown option or a wrong value.
 
-    So too if it requires features of nodes that no constraint stands for.
+    So too if it requests what Muster's own amounts and nodes would replace, or features that no constraint stands for.
     """
     values = row.values
+    _check_kept(values)
     nodes, tasks = _number(values["NumNodes"]), max(_number(values["NumTasks"]), 1)
     gpus, gpu_type = _gpus(values, nodes, tasks)
     cpus_per_task = _number(values["cpus-per-task"])
-    memory_gb = _mib(values["MinMemory"]) * _GB_PER_MIB * nodes
+    memory_gb = _memory_mib(values, nodes) * _GB_PER_MIB
     fields: dict[str, Any] = {
         "name": _CONTROL.sub("?", values["Name"])[:_LONGEST_NAME] or f"slurm-{row.number}",
         "command": [values["Command"] or "sbatch"],
@@ -162,6 +163,38 @@ def request_of(row: SlurmJob) -> JobRequest:
         "preemptible": None if values["Requeue"] == "1" else False,
     }
     return JobRequest.model_validate(fields | _options(row.comment))
+
+
+def _check_kept(values: Mapping[str, str]) -> None:
+    """_CannotTake if a job requests what it would lose when Muster gives it amounts and nodes."""
+    if values["HetJobID"]:
+        what = f"it is a part of the heterogeneous job {values['HetJobID']}"
+        raise _CannotTake(f"{what}; allowed: a job with the same amounts on each of its nodes", "Comment=")
+    if values["ReqNodes"]:
+        what = f"nodelist: found {values['ReqNodes']}; allowed: no nodes, as Muster chooses them"
+        raise _CannotTake(what, "ReqNodeList=")
+    if values["tres-per-socket"]:
+        what = f"gpus-per-socket: found {values['tres-per-socket']}"
+        raise _CannotTake(f"{what}; allowed: --gpus, --gpus-per-node or --gpus-per-task", "Comment=")
+    for column in ("tres-per-job", "tres-per-node", "tres-per-task"):
+        items = [item for item in values[column].split(",") if item and not item.startswith(("cpu", "mem"))]
+        others = [item for item in items if not _GPUS.fullmatch(item)]
+        if others:
+            what = f"gres: found {','.join(others)}; allowed: whole GPUs"
+            raise _CannotTake(what, "TresPerNode=gres:gpu:...")
+        if len(items) > 1:
+            what = f"gres: found {','.join(items)}; allowed: GPUs of one type"
+            raise _CannotTake(what, "TresPerNode=gres:gpu:...")
+
+
+def _memory_mib(values: Mapping[str, str], nodes: int) -> float:
+    """Return the memory that a job requests in all; 0 if it states none, which is all of a node."""
+    for_each_node = _mib(values["MinMemory"])
+    if not for_each_node and not values["mem-per-tres"]:
+        return 0.0
+    # It may be stated for each CPU or GPU: only Slurm's own sum says so.
+    in_all = dict(item.partition("=")[::2] for item in values["tres-alloc"].split(","))
+    return _mib(in_all["mem"]) if "mem" in in_all else for_each_node * nodes
 
 
 def _constraint(features: str, gpu_type: str) -> str:

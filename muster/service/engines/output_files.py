@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from muster.service.home import WHOSE, job_folder
-from muster.service.store.rows import JobRow
+from muster.service.engines.interface import OutputPiece, OutputRequest
+from muster.service.home import WHOSE
 
 _MOST_BYTES = 10_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe in the place of a file must not keep us waiting for its writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_OUTPUT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM})
+"""Errors that say what is there; others say that it cannot be read now."""
 
 
-@dataclass(frozen=True)
-class OutputPiece:
-    """A part of what a job has written, and where the next part begins."""
+def read_output_file(request: OutputRequest) -> OutputPiece:
+    """A piece of `RANK.log` in the folder of the output; empty where there is no such file, or something else.
 
-    data: bytes
-    next_offset: int
-
-
-def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> OutputPiece:
-    """A piece of `output/RANK.log` from an offset on; empty where there is no such file, or something else.
-
-    A negative offset counts from the end of the file; it is the file's begin where the file is shorter.
     Nor where the folder is that of another job of its number, in a store that was here before. Output that was dropped
-    at the job's limit is passed over.
+    at the job's limit is passed over. OSError if the disk fails.
     """
-    nothing = OutputPiece(b"", max(offset, 0))
+    offset, nothing = request.offset, OutputPiece(b"", max(request.offset, 0))
     with ExitStack() as opened:
 
         def open_at(name: str | Path, flags: int, folder: int | None = None) -> int:
@@ -42,26 +35,28 @@ def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> 
             return descriptor
 
         try:
-            own = open_at(job_folder(home, job.id), _FOLDER)
+            own = open_at(request.output_dir.parent, _FOLDER)
             with suppress(FileNotFoundError):
-                if os.read(open_at(WHOSE, _FILE, own), _MOST_BYTES) != job.whose.encode():
+                if os.read(open_at(WHOSE, _FILE, own), _MOST_BYTES) != request.whose.encode():
                     return nothing
-            folder = open_at("output", _FOLDER, own)
-            file = open_at(f"{rank}.log", _FILE, folder)
+            folder = open_at(request.output_dir.name, _FOLDER, own)
+            file = open_at(f"{request.rank}.log", _FILE, folder)
             there = os.fstat(file)
             if (
                 not stat.S_ISREG(there.st_mode)
                 or there.st_nlink > 1
-                or there.st_uid not in _writers(job.user)
+                or there.st_uid not in _writers(request.user)
             ):
                 return nothing
             if offset < 0:
                 offset = max(there.st_size + offset, 0)
             begin = _after_hole(file, offset)
-            data = os.pread(file, limit, begin)
+            data = os.pread(file, request.limit, begin)
             end = begin + len(data)
             return OutputPiece(data.lstrip(b"\0") if begin > offset else data, end)
-        except OSError:
+        except OSError as error:
+            if error.errno not in _NO_OUTPUT:
+                raise
             return nothing
 
 
