@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tables import markdown_table
 
+from muster.report.advice import ADVICE_COLUMNS
 from muster.report.comparison import COLUMNS
 
 _COMPARISON = (
@@ -34,17 +35,14 @@ _ADVICE = (
     ("`report.html`", "page with all findings (extra `charts`)"),
     ("`1-idle-gpus.md` and so on", "each finding: evidence, largest cases, saving and what to do"),
     ("`advice.json`", "`notes` on the log and the cluster; `findings` with all that the pages have"),
-    (
-        "`advice.csv`, `advice.md`",
-        "a row for each finding: `name`, `status`, `title`, `jobs` (it rests on so many), `saving_low`, "
-        "`saving_high` and `saving_unit` (over the time of the log), `what_to_do`, `page`",
-    ),
+    ("`advice.csv`, `advice.md`", "a row for each finding, with the columns below"),
 )
 
 
 def page() -> str:
     """The page in Markdown."""
     columns = [(f"`{column.name}`", f"`{column.path}`", column.meaning) for column in COLUMNS]
+    advice = [(f"`{column.name}`", column.meaning) for column in ADVICE_COLUMNS]
     return (
         "\n\n".join(
             (
@@ -60,6 +58,7 @@ def page() -> str:
                 markdown_table(("File", "Content"), _CAPACITY),
                 "## muster advise",
                 markdown_table(("File", "Content"), _ADVICE),
+                markdown_table(("Column", "Meaning"), advice),
             )
         )
         + "\n"

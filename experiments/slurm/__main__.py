@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from experiments.slurm.log import read_log
+from experiments.slurm.log import SlurmLog, read_log
 from experiments.slurm.replay import by_logged_priority, free_run, one_step
-from experiments.slurm.twin import PHASES, PRIORITY, with_logged_cycles, with_own_clocks
+from experiments.slurm.twin import (
+    PHASES,
+    PRIORITY,
+    first_other_decision,
+    with_logged_cycles,
+    with_own_clocks,
+)
 from muster.cluster.ledger_arrays import Floats
+
+SINCE = {"run3_multifactor": (600.0, 800.0)}
+"""Moments from which the clocks are own ones too: before and after the decision that changes most of the run."""
 
 
 def main() -> None:
@@ -49,15 +59,21 @@ def main() -> None:
             )
             print(f"mean wait {np.mean(found - log.accepted):.1f} s, logged {log.wait.mean():.1f} s")
             print(f"    {_quantiles(log.wait, [found - log.accepted])}")
-        phases = with_own_clocks(log, run, arguments.phases)
-        waits = np.array([np.mean(found - log.accepted) for found in phases])
-        off = np.mean([np.median(np.abs(found - log.allocated)) for found in phases])
-        print(f"  own clocks, {arguments.phases} phases: mean wait {waits.mean():.1f} s ", end="")
-        print(
-            f"({waits.mean() / log.wait.mean() - 1:+.1%}), standard deviation {waits.std():.1f} s; ", end=""
-        )
-        print(f"start error median {off:.1f} s")
-        print(f"    {_quantiles(log.wait, [found - log.accepted for found in phases])}")
+        for since in (-np.inf, *SINCE.get(run, ())):
+            _print_own_clocks(log, with_own_clocks(log, run, arguments.phases, since), since)
+
+
+def _print_own_clocks(log: SlurmLog, phases: Sequence[Floats], since: float) -> None:
+    """Print the figures of runs with own clocks, and the first decision that they change."""
+    waits = np.array([np.mean(found - log.accepted) for found in phases])
+    off = np.mean([np.median(np.abs(found - log.allocated)) for found in phases])
+    begin = "" if since == -np.inf else f" from {since:g} s on"
+    print(f"  own clocks{begin}, {len(phases)} phases: mean wait {waits.mean():.1f} s ", end="")
+    print(f"({waits.mean() / log.wait.mean() - 1:+.1%}), standard deviation {waits.std():.1f} s; ", end="")
+    print(f"start error median {off:.1f} s")
+    print(f"    {_quantiles(log.wait, [found - log.accepted for found in phases])}")
+    firsts = Counter(first_other_decision(log, found) for found in phases).most_common()
+    print(f"    first other decision: {', '.join(f'{job} in {count}' for job, count in firsts)}")
 
 
 def _quantiles(logged: Floats, runs: Sequence[Floats]) -> str:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
+from muster.cluster import Cluster
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.registry import build
@@ -63,18 +65,26 @@ def scheduler(_draw: int = 0) -> Scheduler:
     return build("fifo+easy+consolidate")
 
 
+def logged(jobs: pl.DataFrame, cluster: Cluster) -> pl.DataFrame:
+    """The jobs with their starts, ends and nodes, as a site's log has them."""
+    trace = trace_of(jobs.drop("node_list").to_dict(), "generated")
+    record = simulate(trace, cluster, scheduler(), replace(OF_A_LOG, records=True)).record
+    times = record.jobs.select("job_id", "start_seconds", end_seconds="finish_seconds")
+    nodes = record.allocations.group_by("job_id").agg(node_list=pl.col("node").unique().sort().str.join(","))
+    log = jobs.drop("node_list").join(times, on="job_id", how="left", maintain_order="left")
+    return log.join(nodes, on="job_id", how="left", maintain_order="left")
+
+
 def answers(kind: str, seed: int, draws: int) -> pl.DataFrame:
     """A row a waiting job and moment of one log: its real start and the interval, in seconds from then."""
     jobs = generated(kind, seed)
     cluster = parse_cluster(CLUSTER)
-    run = simulate(trace_of(jobs.drop("node_list").to_dict(), "generated"), cluster, scheduler(), OF_A_LOG)
-    found = run.record.jobs.select("job_id", "start_seconds", end_seconds="finish_seconds")
-    log = jobs.join(found, on="job_id", maintain_order="left")
-    starts = dict(found.select("job_id", "start_seconds").iter_rows())
+    log = logged(jobs, cluster)
+    starts = dict(log.select("job_id", "start_seconds").iter_rows())
     rows = []
     for part in MOMENTS:
         now = part * float(jobs["submit_seconds"][-1])
-        state = state_at(log, now, lambda _: ())
+        state = state_at(log, now, lambda text: [cluster.node_index[name] for name in text.split(",")])
         if state.ended.height >= LEAST_ENDED and state.waiting.height:
             expected = estimate_starts(state, cluster, scheduler, draws=draws, seed=seed).starts
             rows += [(starts[job] - now, one.low, one.median, one.high) for job, one in expected.items()]

@@ -18,6 +18,8 @@ from muster.simulation import Options, simulate
 
 BF_INTERVAL_SECONDS = 2.0
 PHASES = 24
+_LATENCY_SECONDS = 0.5
+"""More than a cycle and its work ever delayed a start of the logs beside the clocks."""
 SETTINGS: Mapping[str, str] = {
     "bf_interval": f"{BF_INTERVAL_SECONDS:g}",
     "bf_resolution": f"{RESOLUTION_SECONDS}",
@@ -41,18 +43,21 @@ PRIORITY: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class LoggedCycles(SlurmCycles):
-    """The two loops at the moments of a log."""
+    """The two loops at the moments of a log, and after a moment at those of their own clocks."""
 
     main_times: tuple[float, ...] = ()
     backfill_times: tuple[float, ...] = ()
+    until: float = np.inf
 
     def next_main(self, now: float) -> float:
         """The next cycle of the main loop that the log has."""
-        return _next_of(self.main_times, now)
+        logged = _next_of(self.main_times, now)
+        return logged if logged <= self.until else super().next_main(max(now, self.until))
 
     def next_backfill(self, now: float) -> float:
         """The next backfill cycle that the log has."""
-        return _next_of(self.backfill_times, now)
+        logged = _next_of(self.backfill_times, now)
+        return logged if logged <= self.until else super().next_backfill(max(now, self.until))
 
 
 def _next_of(times: Sequence[float], now: float) -> float:
@@ -75,16 +80,26 @@ def starts(log: SlurmLog, scheduler: Scheduler) -> Floats:
     return jobs["start_seconds"].to_numpy()
 
 
-def with_logged_cycles(log: SlurmLog, run: str) -> Floats:
-    """When each job starts with the logged cycles and durations, and priorities of its own."""
-    scheduler = slurm(run)
+def with_logged_cycles(log: SlurmLog, run: str, until: float = np.inf, **phase: str) -> Floats:
+    """When each job starts with the logged cycles up to a moment, logged durations and priorities of its own."""
+    scheduler = slurm(run, **phase)
     times = [
         tuple(one.time for one in log.cycles if one.is_backfill == backfill) for backfill in (False, True)
     ]
-    cycles = LoggedCycles(**{**vars(scheduler.cycles), "main_times": times[0], "backfill_times": times[1]})
+    cycles = LoggedCycles(
+        **{**vars(scheduler.cycles), "main_times": times[0], "backfill_times": times[1], "until": until}
+    )
     return starts(log, replace(scheduler, cycles=cycles))
 
 
-def with_own_clocks(log: SlurmLog, run: str, phases: int = PHASES) -> list[Floats]:
-    """When each job starts, for so many phases of the two clocks."""
-    return [starts(log, slurm(run, **phase)) for phase in slurm(run).cycles.phases(phases)]
+def with_own_clocks(log: SlurmLog, run: str, phases: int = PHASES, since: float = -np.inf) -> list[Floats]:
+    """When each job starts, for so many phases of the two clocks; up to a moment the loops are those of the log."""
+    return [with_logged_cycles(log, run, since, **phase) for phase in slurm(run).cycles.phases(phases)]
+
+
+def first_other_decision(log: SlurmLog, found: Floats) -> str | None:
+    """The first job whose start is off by more than any phase of the clocks explains; None if there is none."""
+    apart = np.flatnonzero(np.abs(found - log.allocated) > BF_INTERVAL_SECONDS + _LATENCY_SECONDS)
+    if not len(apart):
+        return None
+    return log.ids[int(apart[np.argmin(np.minimum(found, log.allocated)[apart])])]

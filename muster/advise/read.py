@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from muster.advise.node_parts import on_parts
 from muster.advise.site import TWIN, TWIN_JOBS, Site
 from muster.cluster.shipped import parse_cluster
 from muster.cluster.slurm_nodes import SlurmSite, read_slurm_site
@@ -55,7 +56,7 @@ def read_site(
     known = {**config.settings, **(settings or {})}
     build(scheduler, known)
     whole = read_site_log(log)
-    jobs, filled = _with_limits_of_partitions(whole.jobs, config.partitions)
+    jobs, filled = _with_limits_of_partitions(on_parts(whole.jobs, found.cluster), config.partitions)
     site = Site(
         whole.trace,
         jobs,

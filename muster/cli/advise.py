@@ -125,10 +125,11 @@ def advise(
     Example: muster advise sacct.txt --cluster scontrol.txt
     """
     from muster.advise import QUESTIONS, read_site
-    from muster.cli.advise_files import write_advice, write_advice_page
+    from muster.cli.advise_page import write_advice_page
     from muster.cli.progress import noted_if_slow
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
+    from muster.report.advice import write_advice
 
     errors = ErrorCollector()
     errors.of(asked.check)
@@ -152,7 +153,8 @@ def advise(
         for number, (name, judge) in enumerate(QUESTIONS.items(), 1):
             with noted_if_slow(f"{name}: question {number} of {len(QUESTIONS)}"):
                 findings.append(judge(site))
-        answer = write_advice(folder, [note for _, note in notes], findings)
+        pages = [one.markdown() for one in findings]
+        answer = write_advice(folder, [note for _, note in notes], [one.to_dict() for one in findings], pages)
         title = f"Advice: {site.trace.source} on {site.cluster.name}"
         command = asked.command(log, [("--cluster", cluster), *twin.typed(twin_jobs), ("--out", str(out))])
         missing = write_advice_page(folder, title, findings, command)

@@ -96,25 +96,17 @@ def calibrate(
 def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
     from muster.formatting import counted, duration, gpus
 
-    def seconds(value: float | None) -> str:
-        return "-" if value is None else duration(value)
-
-    log, twin = figures["recorded_wait_seconds"], figures["simulated_wait_seconds"]
     print(
         f"{counted(figures['jobs'], 'job')} with a recorded start, {counted(figures['runs'], 'run')} of {scheduler}"
     )
-    print(f"{'':24}{'recorded':>12}{'simulated':>12}{'difference':>12}")
-    for name in ("mean", "p50", "p90", "p99", "max"):
-        one, other = log[name], twin[name]
-        change = f"{other / one - 1:+.1%}" if one and other is not None else "-"
-        print(f"{'wait ' + name:24}{seconds(one):>12}{seconds(other):>12}{change:>12}")
+    _print_waits(figures)
     before, after = figures["recorded_overtakes"], figures["simulated_overtakes"]
-    print(f"{'jobs that pass another':24}{before:>12.1%}{after:>12.1%}")
-    deviation = seconds(figures["mean_wait_deviation_seconds"])
+    print(f"{'jobs that pass another':22}{before:>11.1%}{after:>11.1%}")
+    deviation = duration(figures["mean_wait_deviation_seconds"])
     print(f"Standard deviation of the mean wait over the phases of the clocks: {deviation}")
     print(
-        f"Start error: p50 {seconds(figures['start_error_p50_seconds'])}, "
-        f"p90 {seconds(figures['start_error_p90_seconds'])}; "
+        f"Start error: p50 {duration(figures['start_error_p50_seconds'])}, "
+        f"p90 {duration(figures['start_error_p90_seconds'])}; "
         f"rank correlation of starts {figures['start_order_correlation']:.3f}"
     )
     print(f"Jobs of the log held {figures['most_gpus_held']:,g} of {gpus(figures['gpus'])} at most.")
@@ -123,7 +115,27 @@ def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
         run = "" if figures["runs"] == 1 else " of the first run"
         print(
             f"First divergence{run}: job {first['job_id']} of {gpus(first['gpus'])} waited "
-            f"{seconds(first['recorded_wait_seconds'])} in the log and waits "
-            f"{seconds(first['simulated_wait_seconds'])} here; jobs of the log held "
+            f"{duration(first['recorded_wait_seconds'])} in the log and waits "
+            f"{duration(first['simulated_wait_seconds'])} here; jobs of the log held "
             f"{gpus(first['gpus_held'])} when it came, {duration(first['submit_seconds'])} after the first one."
         )
+
+
+def _print_waits(figures: Mapping[str, Any]) -> None:
+    """Print the waits of the log beside those of the runs, and how far apart the runs are."""
+    from muster.formatting import duration
+
+    def seconds(value: float | None) -> str:
+        return "-" if value is None else duration(value)
+
+    log, twin = figures["recorded_wait_seconds"], figures["simulated_wait_seconds"]
+    several = figures["runs"] > 1
+    lowest, highest = figures["lowest_wait_seconds"], figures["highest_wait_seconds"]
+    names = ("recorded", "simulated", "difference", *(("lowest", "highest") if several else ()))
+    print(f"{'':22}" + "".join(f"{name:>11}" for name in names))
+    for name in ("mean", "p50", "p90", "p99", "max"):
+        one, other = log[name], twin[name]
+        change = f"{other / one - 1:+.1%}" if one and other is not None else "-"
+        ends = (seconds(lowest[name]), seconds(highest[name])) if several else ()
+        cells = (seconds(one), seconds(other), change, *ends)
+        print(f"{'wait ' + name:22}" + "".join(f"{cell:>11}" for cell in cells))

@@ -17,15 +17,16 @@ Show = Callable[[str, "Progress"], None]
 
 
 _SECONDS_BETWEEN_LINES = 30.0
-_SILENT_SECONDS = 1.5
+_SILENT_SECONDS = 1.0
+"""What takes longer says so."""
 
 
 class LinesNowAndThen:
-    """Lines on stderr for a log or a pipe: the first after half a minute, then one each half minute at most."""
+    """Lines on stderr for a log or a pipe: the first after a moment, then one each half minute at most."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._next = clock() + _SECONDS_BETWEEN_LINES
+        self._next = clock() + _SILENT_SECONDS
 
     def write(self, line: Callable[[], str]) -> None:
         """Write the line if it is time for one; it is made only then."""
@@ -90,9 +91,10 @@ def noted_if_slow(what: str) -> Iterator[None]:
 
 @contextmanager
 def spinner(what: str) -> Iterator[None]:
-    """On a terminal what is being waited for, moving, and gone at the end; a log or a pipe has lines now and then."""
+    """Say what is being waited for: on a terminal moving, gone at the end; in a log or a pipe if it takes a while."""
     if not sys.stderr.isatty():
-        yield
+        with noted_if_slow(what):
+            yield
         return
     from rich.console import Console
 

@@ -2,7 +2,8 @@
 
 A file may hold what several commands print, one after the other: `scontrol show node; scontrol show topology`, with or
 without `--oneliner`, also a topology.conf. Nodes keep their names, GPUs their Slurm type (MIG profiles too); features
-become labels, partitions labels like `partition:train`, switches of the lowest level and blocks become racks.
+become labels, partitions labels like `partition:train`, switches of the lowest level and blocks become racks. A node
+with GPUs of several types becomes a node for each type, `n1:a100` and `n1:t4`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise, product
 from typing import Any
 
 from muster.cluster.cluster_file import FIRST_RACK, NodeType, machine
@@ -26,6 +27,8 @@ _FREE_TEXT = frozenset({"Comment", "Extra", "Reason"})
 _BEHIND_FREE_TEXT = _FREE_TEXT | {"InstanceId", "InstanceType", "ReservationName"}
 _STARTS = ("NodeName=", "SwitchName=", "BlockName=")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
+_MIG = re.compile(r"(\d+)g\.\d+gb", re.IGNORECASE)
+"""A MIG profile, alone or in a type such as a100_1g.5gb: how many sevenths of a GPU it has."""
 _GPU = re.compile(r"gpu(?::(?:\(null\)|(?P<type>[^:(]+)))?:(?P<count>\d+)")
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "INVAL")
 """Parts of the state of a node on which nothing can start now."""
@@ -49,6 +52,8 @@ _AWAY = frozenset(
 )
 """Words of the state of a node that will not start jobs soon. One that is powered down to save energy does."""
 _STATE_WORD = re.compile(r"[A-Z_]+")
+_OF_TYPE = ":"
+"""Between the name of a node and the type of GPU, in the name of a part; no name of Slurm has one."""
 _RANGES = re.compile(r"\[([^\]]*)\]")
 
 
@@ -76,8 +81,12 @@ class SlurmSite:
     """Nodes that are down, drained or in maintenance: nothing starts on them now."""
 
 
-def read_slurm_site(text: str, where: str, name: str) -> SlurmSite:
-    """Return the cluster that Slurm's output describes. InputError if it names no node, or none with a GPU."""
+def read_slurm_site(text: str, where: str, name: str, *, by_type: bool = True) -> SlurmSite:
+    """Return the cluster that Slurm's output describes. InputError if it names no node, or none with a GPU.
+
+    A node with GPUs of several types becomes one for each type. Without `by_type` it has its most frequent type alone,
+    under the name that Slurm knows.
+    """
     if text.lstrip().startswith("{"):
         nodes, racks = _nodes_of_json(text, where), {}
     else:
@@ -87,7 +96,12 @@ def read_slurm_site(text: str, where: str, name: str) -> SlurmSite:
     if not nodes:
         allowed = "allowed: what scontrol show node or sinfo --json prints"
         raise InputError(Problem(where, f"it describes no node; {allowed}"))
-    return _site(list({node.name: node for node in nodes}.values()), racks, name)
+    return _site(list({node.name: node for node in nodes}.values()), racks, name, by_type=by_type)
+
+
+def host_of(node: str) -> str:
+    """Return the node of Slurm that a node of the cluster is, or is a part of."""
+    return node.partition(_OF_TYPE)[0]
 
 
 def expand_hosts(text: str) -> list[str]:
@@ -239,7 +253,7 @@ def _racks(entries: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return racks
 
 
-def _site(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], name: str) -> SlurmSite:
+def _site(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], name: str, *, by_type: bool) -> SlurmSite:
     """Return the cluster, racks in the order of the topology and nodes without one last."""
     links = Links()
     places = {rack: at for at, rack in enumerate(dict.fromkeys(rack_of.values()))}
@@ -248,16 +262,46 @@ def _site(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], name: str) ->
     types: dict[str, NodeType] = {}
     machines = []
     for node in ordered:
-        kind = _kind(node)
-        names = [name for name, known in types.items() if known == kind]
-        type_name = names[0] if names else f"type-{len(types)}-{kind.gpus}x{kind.gpu_type}"
-        types[type_name] = kind
         rack = racks.index(rack_of.get(node.name, FIRST_RACK))
-        machines.append(machine(kind, type_name, node.name, rack, links))
-    away = frozenset(node.name for node in nodes if _AWAY & set(_STATE_WORD.findall(node.state)))
-    return SlurmSite(
-        Cluster(name, tuple(machines), tuple(racks), links), tuple(_notes(nodes, rack_of, away)), away
-    )
+        for part in _parts_by_type(node) if by_type else [node]:
+            kind = _kind(part)
+            names = [name for name, known in types.items() if known == kind]
+            type_name = names[0] if names else f"type-{len(types)}-{kind.gpus}x{kind.gpu_type}"
+            types[type_name] = kind
+            machines.append(machine(kind, type_name, part.name, rack, links))
+    hosts_away = {node.name for node in nodes if _AWAY & set(_STATE_WORD.findall(node.state))}
+    away = frozenset(one.name for one in machines if host_of(one.name) in hosts_away)
+    divided = [node for node in nodes if by_type and len(_gpus(node)) > 1]
+    notes = tuple(_notes(nodes, rack_of, hosts_away, divided))
+    return SlurmSite(Cluster(name, tuple(machines), tuple(racks), links), notes, away)
+
+
+def _parts_by_type(node: _SlurmNode) -> list[_SlurmNode]:
+    """Return the node, or where its GPUs are of several types a part for each, with CPUs and memory by its GPUs.
+
+    CPUs stay whole. A GPU by MIG counts by its sevenths, so that parts of GPUs leave whole ones their CPUs.
+    """
+    gpus = _gpus(node)
+    if len(gpus) < 2:
+        return [node]
+    bounds = [0.0, *accumulate(count * _size(gpu_type) for gpu_type, count in gpus.items())]
+    bounds = [bound / bounds[-1] for bound in bounds]
+    return [
+        replace(
+            node,
+            name=f"{node.name}{_OF_TYPE}{gpu_type}",
+            cpus=max(float(round(node.cpus * to) - round(node.cpus * since)), 1.0),
+            memory_mib=node.memory_mib * (to - since),
+            gres=f"gpu:{gpu_type}:{count}",
+        )
+        for (gpu_type, count), (since, to) in zip(gpus.items(), pairwise(bounds), strict=True)
+    ]
+
+
+def _size(gpu_type: str) -> float:
+    """Return how much of a GPU one of this type is."""
+    profile = _MIG.search(gpu_type)
+    return int(profile[1]) / 7 if profile else 1.0
 
 
 def _kind(node: _SlurmNode) -> NodeType:
@@ -283,16 +327,21 @@ def _gpus(node: _SlurmNode) -> Counter[str]:
     return found
 
 
-def _notes(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str], away: Collection[str]) -> Iterator[str]:
+def _notes(
+    nodes: Sequence[_SlurmNode],
+    rack_of: Mapping[str, str],
+    away: Collection[str],
+    divided: Sequence[_SlurmNode],
+) -> Iterator[str]:
     """Yield what the cluster leaves out or takes from elsewhere."""
     if away:
         yield f"{counted(len(away), 'node')} down or drained now, kept in the cluster"
-    mixed = [node for node in nodes if len(_gpus(node)) > 1]
-    if mixed:
-        several = f"{counted(len(mixed), 'node')} with GPUs of several types, such as {mixed[0].name}"
-        left = sum((_gpus(node) - Counter(dict(_gpus(node).most_common(1))) for node in mixed), Counter())
-        amounts = ", ".join(f"{count:,} {gpu_type}" for gpu_type, count in sorted(left.items()))
-        yield f"{several}: the most frequent type alone is kept; left out: {amounts}"
+    if divided:
+        several = f"{counted(len(divided), 'node')} with GPUs of several types, such as {divided[0].name}"
+        yield (
+            f"{several}: each type is a node of its own, such as {_parts_by_type(divided[0])[0].name}, with CPUs "
+            "and memory in proportion to its GPUs (those by MIG count by their sevenths)"
+        )
     shared = [node for node in nodes if re.search(r"(?:shard|mps):", node.gres)]
     if shared:
         yield f"{counted(len(shared), 'node')} with shared GPUs (shard or mps): GPUs are counted whole"

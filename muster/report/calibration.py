@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,9 @@ def calibration(recorded: pl.DataFrame, runs: Sequence[pl.DataFrame]) -> dict[st
         "jobs_in_log": recorded.height,
         "runs": len(runs),
         "recorded_wait_seconds": distribution(pl.Series(start - submit)),
-        "simulated_wait_seconds": {name: _mean([wait[name] for wait in waits]) for name in waits[0]},
+        "simulated_wait_seconds": _over_runs(_mean, waits),
+        "lowest_wait_seconds": _over_runs(min, waits),
+        "highest_wait_seconds": _over_runs(max, waits),
         "mean_wait_deviation_seconds": float(np.std(means)),
         "recorded_overtakes": _overtakes(submit, start),
         **{name: _mean([one[name] for one in figures]) for name in figures[0]},
@@ -103,6 +105,16 @@ def _overtakes(submit: FloatArray, start: FloatArray) -> float:
     return float(np.mean(start[order] < latest)) if start.size else 0.0
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+def _over_runs(
+    choose: Callable[[list[float]], float], waits: Sequence[Mapping[str, float | None]]
+) -> dict[str, float | None]:
+    """One of all runs for each statistic of the wait; None where no run has it."""
+    found: dict[str, float | None] = {}
+    for name in waits[0]:
+        known = [wait for one in waits if (wait := one[name]) is not None]
+        found[name] = choose(known) if known else None
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

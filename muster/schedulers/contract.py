@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,6 +31,7 @@ __all__ = [
     "Bools",
     "Decision",
     "Floats",
+    "HasClocks",
     "Ints",
     "Jobs",
     "Proposal",
@@ -374,6 +375,15 @@ class Scheduler(Protocol):
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """The decision from now on; the view's ledger is left as it is."""
+        ...
+
+
+@runtime_checkable
+class HasClocks(Protocol):
+    """A scheduler that does something at moments of its own, whatever happens."""
+
+    def due(self, state: State, now: float) -> State:
+        """The state in which all of it is due now."""
         ...
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from muster.advise import read_site
-from muster.advise.would import Shape, queue_at, without_away, would_start
+from muster.advise.would import Shape, estimates_at, queue_at, without_away, would_start
 from muster.problems import InputError
 from muster.workload.traces import sacct
 from muster.workload.traces.content import Document
@@ -136,6 +137,31 @@ def test_a_waiting_job_waits_for_its_type_of_gpu(tmp_path: Path) -> None:
     (start,) = would_start(seen, state, [Shape(4, 60.0)], draws=5)
     assert start is not None
     assert start.high < 10.0
+
+
+MIXED = node("n1", gpus=2, cpus=12).replace("gpu:2", "gpu:a100:2,gpu:t4:4")
+
+
+def test_a_job_runs_on_the_part_with_its_type_of_gpu(tmp_path: Path) -> None:
+    """The job without a type takes the part that has room, and what a part lacks waits for that part alone."""
+    held = job("8", (5, 5, None), "n1", 2, 1).replace("gres/gpu=2", "gres/gpu:a100=2")
+    untyped = job("9", (6, 6, None), "n1", 2, 1)
+    waits = job("10", (7, None, None), "None assigned", 2, 1).replace("gres/gpu=2", "gres/gpu:a100=2")
+    seen = site(tmp_path, [*ENDED, held, untyped, waits], [MIXED, node("n2")])
+    assert seen.jobs.filter(pl.col("job_id").is_in(["8", "9"]))["node_list"].to_list() == ["n1:a100", "n1:t4"]
+    state = queue_at(seen, None)
+    assert set(estimates_at(seen, state, draws=5)) == {"10"}
+    (start,) = would_start(seen, state, [Shape(2, 60.0)], draws=5)
+    assert start is not None
+    assert start.high < 10.0
+
+
+def test_an_untyped_job_without_room_is_on_the_roomiest_part(tmp_path: Path) -> None:
+    jobs = [job(str(at), (5 + at, 5 + at, 50), "n1", gpus, 1) for at, gpus in enumerate((2, 3, 3))]
+    later = [job("3", (60, 60, 70), "n1", 2, 1), job("4", (60, 60, 70), "n1", 0, 1)]
+    seen = site(tmp_path, [*jobs, *later], [MIXED, node("n2")])
+    parts = ["n1:a100", "n1:t4", "n1:t4", "n1:a100", "n1:a100,n1:t4"]
+    assert seen.jobs["node_list"].to_list() == parts
 
 
 @pytest.mark.parametrize("column", ["State", "Start", "End", "ReqTRES"])

@@ -83,6 +83,19 @@ def test_calibrate_runs_slurm_with_several_phases(muster: Muster, log: Path) -> 
     assert json.loads(fixed.out)["runs"] == 1
 
 
+def test_calibrate_says_how_far_apart_the_phases_are(muster: Muster, log: Path) -> None:
+    """The one GPU is free at once, so that the first job waits for the first look of the main loop or of backfill."""
+    command = ("calibrate", str(log), "--cluster", "1x1gpu", "--phases", "3")
+    figures = json.loads(muster(*command, "--json").out)
+    mean = figures["simulated_wait_seconds"]
+    lowest, highest = figures["lowest_wait_seconds"], figures["highest_wait_seconds"]
+    assert all(lowest[name] <= mean[name] <= highest[name] for name in mean)
+    assert lowest["mean"] < mean["mean"] < highest["mean"]
+    assert "lowest    highest" in muster(*command).out
+    alone = muster("calibrate", str(log), "--cluster", "1x1gpu", "--scheduler", "fifo").out
+    assert "lowest" not in alone
+
+
 def test_calibrate_takes_the_settings_of_a_site(muster: Muster, log: Path, tmp_path: Path) -> None:
     config = tmp_path / "slurm.conf"
     config.write_text("ClusterName=c\nSchedulerParameters=bf_interval=7,bf_busy_nodes\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from muster.cli.kept_runs import _bar
@@ -10,12 +12,12 @@ from muster.cli.progress import LinesNowAndThen, progress_bars, spinner
 from muster.simulation import Progress
 
 
-def test_a_log_gets_a_line_each_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    moments = iter([100.0, 100.0, 129.0, 131.0, 140.0, 160.0, 161.0, 300.0])
+def test_a_log_gets_a_line_soon_and_then_seldom(capsys: pytest.CaptureFixture[str]) -> None:
+    moments = iter([100.0, 100.0, 100.5, 101.5, 103.0, 131.0, 133.0, 160.0, 300.0])
     lines = LinesNowAndThen(clock=lambda: next(moments))
-    for done in map(str, range(7)):
+    for done in map(str, range(8)):
         lines.write(f"{done} done".__str__)
-    assert capsys.readouterr().err.splitlines() == ["2 done", "5 done", "6 done"]
+    assert capsys.readouterr().err.splitlines() == ["2 done", "5 done", "7 done"]
 
 
 def test_a_short_run_writes_nothing_into_a_log(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,7 +26,7 @@ def test_a_short_run_writes_nothing_into_a_log(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == ""
 
 
-def test_a_spinner_is_seen_on_a_terminal_alone(
+def test_a_short_wait_is_seen_on_a_terminal_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with spinner("Reading a.csv"):
@@ -37,10 +39,21 @@ def test_a_spinner_is_seen_on_a_terminal_alone(
     assert "Reading a.csv" in capsys.readouterr().err
 
 
+def test_a_long_wait_is_noted_in_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = threading.Event()
+    monkeypatch.setattr("muster.cli.progress._SILENT_SECONDS", 0.0)
+    monkeypatch.setattr("sys.stderr.flush", noted.set)
+    with spinner("Reading a.csv"):
+        assert noted.wait(60)
+    assert capsys.readouterr().err == "Reading a.csv\n"
+
+
 def test_runs_sweeps_and_profiles_say_how_far_they_are(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.cli.progress._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("muster.cli.progress._SILENT_SECONDS", 0.0)
     with progress_bars(["fifo"], 10) as show:
         show("fifo", Progress(jobs_done=5, simulated_seconds=60.0, jobs=10))
     with _bar(2_095) as finished:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import muster
 from muster.cluster.cluster_file import write_cluster_file
@@ -84,12 +86,77 @@ def test_a_cluster_of_a_site_has_what_it_leaves_out(tmp_path: Path) -> None:
     assert set(cluster.notes) <= set(muster.simulate(jobs, cluster, scheduler="fifo").summary["notes"])
 
 
-def test_mig_profiles_are_gpu_types() -> None:
+def test_types_of_one_node_are_nodes_of_their_own() -> None:
+    site = read_slurm_site(
+        described("gpu:a100:2(S:0),gpu:t4:4,gpu:a100:2(S:1)") + TOPOLOGY, "nodes.txt", "site"
+    )
+    parts = site.cluster.nodes[:2]
+    assert [(node.name, node.gpus, node.gpu_type) for node in parts] == [
+        ("n03:a100", 4, "a100"),
+        ("n03:t4", 4, "t4"),
+    ]
+    assert [node.cpus for node in parts] == [63, 63]
+    assert {(site.cluster.racks[node.rack], node.labels[-1]) for node in parts} == {
+        ("leaf1", "partition:debug")
+    }
+    assert site.cluster.total_gpus == 4 * 8
+    note = next(
+        note for note in site.notes if note.startswith("4 nodes with GPUs of several types, such as n01")
+    )
+    assert "each type is a node of its own, such as n01:a100" in note
+
+
+def test_a_whole_node_keeps_its_name_and_its_most_frequent_type() -> None:
+    """As an engine starts jobs, which names nodes to Slurm."""
+    site = read_slurm_site(described("gpu:a100:2,gpu:t4:4"), "nodes.txt", "site", by_type=False)
+    node = site.cluster.nodes[0]
+    assert (node.name, node.gpus, node.gpu_type, node.cpus) == ("n01", 4, "t4", 126)
+    assert not any("several types" in note for note in site.notes)
+
+
+def test_mig_profiles_are_types_and_count_by_sevenths() -> None:
     site = read_slurm_site(described("gpu:a100:2,gpu:1g.10gb:14,shard:8"), "nodes.txt", "site")
-    assert (site.cluster.nodes[0].gpu_type, site.cluster.nodes[0].gpus) == ("1g.10gb", 14)
-    note = next(note for note in site.notes if note.startswith("4 nodes with GPUs of several types"))
-    assert note.endswith("such as n01: the most frequent type alone is kept; left out: 8 a100")
+    whole, parts = site.cluster.nodes[:2]
+    assert (whole.gpu_type, whole.gpus, whole.cpus) == ("a100", 2, 63)
+    assert (parts.gpu_type, parts.gpus, parts.cpus) == ("1g.10gb", 14, 63)
+    assert whole.memory_gb + parts.memory_gb == pytest.approx(1_000_000 * 1024**2 / 1e9, abs=0.01)
     assert any("shared GPUs" in note for note in site.notes)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a100", "t4", "1g.5gb", "a100_3g.20gb"]), st.integers(1, 14), min_size=1
+    ),
+    st.integers(4, 256),
+)
+def test_parts_of_a_node_have_all_that_it_has(gpus: dict[str, int], cpus: int) -> None:
+    gres = ",".join(f"gpu:{name}:{count}" for name, count in gpus.items())
+    text = f"NodeName=n1 CPUTot={cpus} RealMemory=64000 Gres={gres} State=DOWN"
+    site = read_slurm_site(text, "nodes.txt", "site")
+    assert {node.gpu_type: node.gpus for node in site.cluster.nodes} == gpus
+    assert all(node.cpus >= 1 for node in site.cluster.nodes)
+    assert cpus <= site.cluster.total_cpus < cpus + len(gpus)
+    assert site.cluster.total_memory_gb == pytest.approx(64000 * 1024**2 / 1e9, abs=0.01)
+    assert site.away == {node.name for node in site.cluster.nodes}
+
+
+def test_jobs_of_each_type_run_on_the_part_that_has_it(tmp_path: Path) -> None:
+    (tmp_path / "site.txt").write_text(
+        "NodeName=n1 CPUTot=48 RealMemory=500000 Gres=gpu:a100:2,gpu:t4:4 State=IDLE\n"
+    )
+    cluster = parse_cluster(str(tmp_path / "site.txt"))
+    jobs = {
+        "job_id": ["first", "second", "other"],
+        "submit_seconds": [0, 0, 0],
+        "gpus": [2, 2, 4],
+        "duration_seconds": [60.0, 60.0, 60.0],
+        "time_limit_seconds": [60.0, 60.0, 60.0],
+        "constraint": ["gpu_type=a100", "gpu_type=a100", "gpu_type=t4"],
+    }
+    starts = muster.simulate(jobs, cluster, scheduler="slurm").jobs.select("job_id", "start_seconds")
+    found = dict(starts.iter_rows())
+    assert found["first"] < 60 <= found["second"]
+    assert found["other"] < 60
 
 
 def test_nodes_that_are_away_are_kept_and_counted() -> None:

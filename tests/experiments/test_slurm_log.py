@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.slurm.generated_queues import CLUSTER, generated, logged
 from experiments.slurm.log import SlurmLog, nodes_of, read_log
 from experiments.slurm.replay import by_logged_priority, free_run, one_step
+from muster.cluster.shipped import parse_cluster
 
 PLANS_RIGHT = 0.999
 
@@ -38,3 +40,13 @@ def test_nodes_are_read_as_slurm_names_them() -> None:
     assert nodes_of("node[1-2,4,7-8]") == (0, 1, 3, 6, 7)
     assert nodes_of("node3") == (2,)
     assert nodes_of(None) == ()
+
+
+def test_a_generated_log_says_where_its_jobs_ran() -> None:
+    """Start estimates go on from there: a GPU is in use on the node that has it."""
+    cluster = parse_cluster(CLUSTER)
+    log = logged(generated("arrays", 0), cluster)
+    names = [text.split(",") for text in log["node_list"]]
+    fewest = [-(-gpus // cluster.most_gpus_per_node) for gpus in log["gpus"]]
+    assert all(set(own) <= cluster.node_index.keys() for own in names)
+    assert all(len(own) >= few for own, few in zip(names, fewest, strict=True))

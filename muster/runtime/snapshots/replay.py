@@ -11,8 +11,7 @@ from muster.runtime.snapshots.decided import saved_decision
 from muster.runtime.snapshots.file import SavedDecision, SnapshotFile
 from muster.runtime.snapshots.restored import RestoredSnapshot
 from muster.runtime.snapshots.taken import settings_of_scheduler
-from muster.schedulers.backfill.slurm_cycles import SlurmScheduler
-from muster.schedulers.contract import Scheduler, Snapshot, State, asked_for_decision
+from muster.schedulers.contract import HasClocks, Scheduler, Snapshot, State, asked_for_decision
 from muster.schedulers.registry import build
 from muster.schedulers.user_code import errors_of_policies
 
@@ -62,4 +61,4 @@ def replay(
 def _without_memory(policy: Scheduler, snapshot: Snapshot) -> State:
     """The state before a first decision; what a scheduler does by clocks of its own is due."""
     state = policy.initial(snapshot.cluster)
-    return policy.due(state, snapshot.now) if isinstance(policy, SlurmScheduler) else state
+    return policy.due(state, snapshot.now) if isinstance(policy, HasClocks) else state

@@ -77,6 +77,8 @@ cdef class ReservingCore(CompiledScheduler):
     cdef vector[double] _begin, _end, _key_of
     cdef vector[int64_t] _reserved_at
     cdef vector[int64_t] _reserved
+    # Nodes on which something has come free, and by job, how many of these there were when it looked for a start last.
+    cdef vector[int64_t] _gained, _tried_at
     # Of one decision.
     cdef vector[int64_t] _touched  # jobs whose reason may change
     cdef vector[Candidate] _heap
@@ -89,6 +91,7 @@ cdef class ReservingCore(CompiledScheduler):
     cdef vector[int64_t] _fit_at  # by node: GPUs that fit from a start on, or more
     cdef vector[double] _seen_at  # by node: the start
     cdef vector[Shortage] _shortages
+    cdef bint _has_grown  # whether more fits on some node than when enough were looked for
 
     cdef double _none(self) noexcept nogil
     cdef void _add(self, int64_t job, double key, double limit) noexcept nogil
@@ -104,6 +107,9 @@ cdef class ReservingCore(CompiledScheduler):
     cdef void _advance(self, WorldView* world, double now) noexcept nogil
     cdef void _reserve(self, int64_t job, double begin, double end) noexcept nogil
     cdef void _cancel(self, int64_t job) noexcept nogil
+    cdef void _restore(self, int64_t job, vector[Share]& place, double begin, double end) noexcept nogil
+    cdef void _note_gains(self, vector[Share]& place) noexcept nogil
+    cdef void _forget_gains(self) noexcept nogil
     cdef void _update(self, int64_t job) noexcept nogil
     cdef void _note_place(self, WorldView* world, int64_t job) noexcept nogil
     cdef void _serve_all(self, WorldView* world, double now) noexcept nogil
@@ -122,6 +128,10 @@ cdef class ReservingCore(CompiledScheduler):
         self, WorldView* world, Candidate& one, double now, double before, double latest
     ) noexcept nogil
     cdef void _sink_first(self) noexcept nogil
+    cdef bint _may_move(self, WorldView* world, Candidate& one, double earliest) noexcept nogil
+    cdef double _fit_from(
+        self, WorldView* world, Candidate& one, int64_t node, double start, int64_t* fit
+    ) noexcept nogil
     cdef double _fit_again(self, WorldView* world, Candidate& one, int64_t node, double start) noexcept nogil
     cdef void _take_fits(self, WorldView* world, Candidate& one, uint8_t* allowed) noexcept nogil
     cdef int64_t _most_nodes(self, WorldView* world, Candidate& one) noexcept nogil

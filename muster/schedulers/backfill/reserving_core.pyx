@@ -33,6 +33,8 @@ cdef int64_t _ANY_AMOUNT = -(1 << 62)
 cdef double _OVERRUN_SECONDS = 60.0  # how long at first a job past its limit is taken to run on
 cdef double _INSTANT = 1e-6
 cdef size_t _BLOCK = 64  # jobs at most
+cdef int64_t _FEW_NODES = 16  # that have come free; with more all nodes are looked at
+cdef size_t _MANY_GAINS = 1 << 16
 
 
 cdef bint _larger(const Fit& one, const Fit& other) noexcept nogil:
@@ -123,6 +125,7 @@ cdef class ReservingCore(CompiledScheduler):
         self._end.resize(jobs, INFINITY)
         self._key_of.resize(jobs)
         self._reserved_at.resize(jobs, -1)
+        self._tried_at.resize(jobs, -1)
         self._queue.resize(kinds)
         self._shortest.resize(kinds)
         self._first.resize(kinds)
@@ -149,6 +152,7 @@ cdef class ReservingCore(CompiledScheduler):
         cdef vector[vector[Waiter]]* queue = &self._queue[kind]
         one.key, one.job, one.limit = key, job, limit
         self._key_of[job], self._begin[job], self._reserved_at[job] = key, self._none(), -1
+        self._tried_at[job] = -1
         self._shares[job].clear()
         if queue.empty():
             queue.resize(1)
@@ -217,6 +221,7 @@ cdef class ReservingCore(CompiledScheduler):
 
     cdef void end_running(self, WorldView* world, int64_t job, double now) noexcept nogil:
         """A running job has ended."""
+        self._note_gains(self._shares[job])
         if not self._disturbed:
             self._timetable.end(job, self._shares[job], now, self._end[job])
         self._shares[job] = vector[Share]()
@@ -292,6 +297,7 @@ cdef class ReservingCore(CompiledScheduler):
         cdef size_t at, place
         cdef int64_t job
         cdef vector[Ranked] reserved
+        self._forget_gains()
         self._timetable.clear(world.books)
         for at in range(self.running.size()):
             job = self.running[at].job
@@ -347,6 +353,8 @@ cdef class ReservingCore(CompiledScheduler):
                 if mark.time < now or (mark.time <= now and mark.gpus > 0):
                     self._disturbed = True
                     return
+        if self._gained.size() > _MANY_GAINS:
+            self._forget_gains()
         if self._reserved.size() > min(self._reservations, self._depth):
             self._by_rank(reserved)
             for at in range(<size_t> min(self._reservations, self._depth), reserved.size()):
@@ -364,6 +372,7 @@ cdef class ReservingCore(CompiledScheduler):
     cdef void _cancel(self, int64_t job) noexcept nogil:
         """A job has no reservation any more."""
         cdef int64_t at = self._reserved_at[job], last = self._reserved.back()
+        self._note_gains(self._shares[job])
         self._timetable.cancel(job, self._shares[job], self._begin[job], self._end[job])
         self._reserved[at], self._reserved_at[last] = last, at
         self._reserved.pop_back()
@@ -371,6 +380,23 @@ cdef class ReservingCore(CompiledScheduler):
         self._begin[job] = self._none()
         self._shares[job].clear()
         self._touched.push_back(job)
+
+    cdef void _restore(self, int64_t job, vector[Share]& place, double begin, double end) noexcept nogil:
+        """A job has the reservation again that was its own before it was cancelled last: nothing has come free."""
+        self._shares[job] = place
+        self._reserve(job, begin, end)
+        self._gained.resize(self._gained.size() - place.size())
+
+    cdef void _note_gains(self, vector[Share]& place) noexcept nogil:
+        """Something comes free on the nodes of a place."""
+        cdef size_t at
+        for at in range(place.size()):
+            self._gained.push_back(place[at].node)
+
+    cdef void _forget_gains(self) noexcept nogil:
+        """All reservations look for an earlier start again."""
+        self._gained.clear()
+        self._tried_at.assign(self._tried_at.size(), -1)
 
     cdef void _update(self, int64_t job) noexcept nogil:
         """A waiting job has another reservation."""
@@ -507,8 +533,7 @@ cdef class ReservingCore(CompiledScheduler):
             if self._start(world, one, now):
                 return _STARTED_EARLY if had else _STARTED
             if had:
-                self._shares[one.job] = place
-                self._reserve(one.job, begin, end)
+                self._restore(one.job, place, begin, end)
             self._is_known[one.kind] = False
         if had and may_move:
             self._move(world, one, now)
@@ -516,6 +541,7 @@ cdef class ReservingCore(CompiledScheduler):
             earliest = self._earliest(world, one, now, INFINITY, now + self._window)
             if earliest < INFINITY:
                 self._reserve(one.job, earliest, self._end_of(earliest, one.limit))
+                self._tried_at[one.job] = self._gained.size()
                 self._touched.push_back(one.job)
         return _WAITS
 
@@ -556,14 +582,17 @@ cdef class ReservingCore(CompiledScheduler):
         return True
 
     cdef void _move(self, WorldView* world, Candidate& one, double now) noexcept nogil:
-        """Let a reservation begin earlier, if it can."""
+        """Let a reservation begin earlier, if it can: not before something has come free since the last search."""
         cdef double begin = self._begin[one.job], end = self._end[one.job], earliest
         cdef vector[Share] place
+        if self._tried_at[one.job] == <int64_t> self._gained.size():
+            return
         # With its own reservation in it, the timetable says where enough GPUs are free in all until it begins.
         earliest = self._timetable.next_level(
             self.kinds[one.kind].demand, now, world.books.delayed[0], one.limit, begin
         )
-        if not earliest < begin:
+        if not (earliest < begin and self._may_move(world, one, earliest)):
+            self._tried_at[one.job] = self._gained.size()
             return
         place = self._shares[one.job]
         self._cancel(one.job)
@@ -573,8 +602,31 @@ cdef class ReservingCore(CompiledScheduler):
             # What it leaves may let others fit for longer.
             self._is_known.assign(self._is_known.size(), False)
         else:
-            self._shares[one.job] = place
-            self._reserve(one.job, begin, end)
+            self._restore(one.job, place, begin, end)
+        self._tried_at[one.job] = self._gained.size()
+
+    cdef bint _may_move(self, WorldView* world, Candidate& one, double earliest) noexcept nogil:
+        """Whether a reservation could begin earlier with what has come free since it was looked for last.
+
+        If none of these nodes has room until the limit for a GPU of the job, it fits nowhere where it did not then.
+        """
+        cdef uint8_t* allowed = self.node_allowed + world.asked[one.job].constraint * world.books.node_count
+        cdef int64_t at, node, fit, tried = self._tried_at[one.job], gained = self._gained.size()
+        cdef size_t place
+        cdef double start
+        if tried < 0 or gained - tried > _FEW_NODES:
+            return True
+        for at in range(tried, gained):
+            node = self._gained[at]
+            for place in range(self._shares[one.job].size()):
+                if self._shares[one.job][place].node == node:
+                    return True
+            start = earliest if allowed[node] else INFINITY
+            while start < self._begin[one.job]:
+                start = self._fit_from(world, one, node, start, &fit)
+                if fit > 0:
+                    return True
+        return False
 
     # Later starts
 
@@ -604,14 +656,16 @@ cdef class ReservingCore(CompiledScheduler):
         if self._shortages.empty():
             return INFINITY
         make_heap(self._shortages.begin(), self._shortages.end())
+        self._has_grown = True
         while True:
-            if self._enough(gpus, most):
+            if self._has_grown and self._enough(gpus, most):
                 for node in range(world.books.node_count):
                     if allowed[node] and self._fit_at[node] > 0 and self._seen_at[node] < start:
                         self._fit_again(world, one, node, start)
                 if self._enough(gpus, most):
                     self._take_fits(world, one, allowed)
                     return start
+            self._has_grown = False
             start = self._timetable.next_level(
                 demand, max(start, self._shortages.front().end), self._shortages.front().end > start, one.limit, before
             )
@@ -636,27 +690,35 @@ cdef class ReservingCore(CompiledScheduler):
 
     cdef double _fit_again(self, WorldView* world, Candidate& one, int64_t node, double start) noexcept nogil:
         """Note what fits on a node from a start to the limit; the end of the last shortage in that time."""
+        cdef int64_t fit
+        cdef double over = self._fit_from(world, one, node, start, &fit)
+        if fit != self._fit_at[node]:
+            self._has_grown |= fit > self._fit_at[node]
+            self._count(self._fit_at[node], -1)
+            self._count(fit, 1)
+            self._fit_at[node] = fit
+        self._seen_at[node] = start
+        return over
+
+    cdef double _fit_from(
+        self, WorldView* world, Candidate& one, int64_t node, double start, int64_t* fit
+    ) noexcept nogil:
+        """What fits on a node from a start to the limit; the end of the last shortage in that time."""
         cdef int64_t* need = self.needs + one.kind * world.books.resources
         cdef int64_t wanted[SLOTS]
-        cdef int64_t at, count, fit, least = world.books.nodes[node].gpus
-        cdef double end = self._end_of(start, one.limit), over = INFINITY
+        cdef int64_t count, at, least = world.books.nodes[node].gpus + 1
+        cdef double over = INFINITY
         cdef Step* steps = self._timetable.steps_from(node, start, &count)
-        _list_wanted(world.books, node, least + 1, need, wanted)
-        for at in range(count):
-            if at > 0 and steps[at].time >= end:
-                break
-            if not _is_short(steps[at].free, wanted, world.books.resources):
-                continue
-            fit = _fit_of(world.books, node, steps[at].free, need)
-            if fit < least:
-                least = fit
-                _list_wanted(world.books, node, least + 1, need, wanted)
-            over = steps[at + 1].time if at + 1 < count else INFINITY
-        if least != self._fit_at[node]:
-            self._count(self._fit_at[node], -1)
-            self._count(least, 1)
-            self._fit_at[node] = least
-        self._seen_at[node] = start
+        _list_wanted(world.books, node, least, need, wanted)
+        # From the last step on: where nothing fits, what is before it does not matter.
+        at = self._timetable.steps_until(node, count, self._end_of(start, one.limit))
+        while at > 0 and least > 0:
+            at -= 1
+            if _is_short(steps[at].free, wanted, world.books.resources):
+                least = _fit_of(world.books, node, steps[at].free, need)
+                over = steps[at + 1].time if at + 1 < count else INFINITY
+                _list_wanted(world.books, node, least, need, wanted)
+        fit[0] = least
         return over
 
     cdef void _take_fits(self, WorldView* world, Candidate& one, uint8_t* allowed) noexcept nogil:

@@ -25,20 +25,54 @@ cdef bint _sooner(const Mark& one, const Mark& other) noexcept nogil:
     return one.job < other.job
 
 
+cdef inline bint _has_begun(double time, double moment, bint at_once) noexcept nogil:
+    return time < moment or (at_once and time == moment)
+
+
+cdef int64_t _begun(double* times, int64_t count, int64_t guess, double moment, bint at_once) noexcept nogil:
+    """How many of these times are before a moment, or `at_once` at it; the first one counts in any case.
+
+    It strides from a guess, wider and wider.
+    """
+    cdef int64_t low = max(min(guess, count - 1), <int64_t> 0), high, stride = 1, middle
+    if _has_begun(times[low], moment, at_once):
+        high = low + 1
+        while high < count and _has_begun(times[high], moment, at_once):
+            low = high
+            high += stride
+            stride *= 2
+        high = min(high, count)
+    else:
+        high = low
+        while low > 0 and not _has_begun(times[low], moment, at_once):
+            high = low
+            low = max(low - stride, <int64_t> 0)
+            stride *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _has_begun(times[middle], moment, at_once):
+            low = middle
+        else:
+            high = middle
+    return max(high, <int64_t> 1)
+
+
 cdef class Timetable:
     """The future of one cluster."""
 
     def __init__(self, int64_t nodes):
         self._resources = _RESOURCES
         self._steps.resize(nodes)
+        self._times.resize(nodes)
         self._asked.resize(nodes)
+        self._ended.resize(nodes)
         self.reservations.resize(nodes)
 
     cdef void clear(self, Books* books) noexcept nogil:
         """Nothing runs and nothing is reserved; what is releasing counts as free."""
         cdef int64_t node, resource
         cdef Step step
-        self._passed_until = INFINITY
+        self._passed_until = self._level_start = INFINITY
         self.marks.clear()
         self._sums.clear()
         self._least.clear()
@@ -51,6 +85,7 @@ cdef class Timetable:
                     step.free[resource] = books.nodes[node].free[resource] + books.nodes[node].releasing[resource]
             self._total += step.free[GPU]
             self._steps[node].assign(1, step)
+            self._times[node].assign(1, step.time)
             self.reservations[node] = 0
 
     cdef void give(self, Share* share) noexcept nogil:
@@ -58,7 +93,12 @@ cdef class Timetable:
         cdef int64_t resource
         for resource in range(self._resources):
             self._steps[share.node][0].free[resource] += share.amount[resource]
-        self._total += share.amount[GPU]
+        self._add_total(share.amount[GPU])
+
+    cdef void _add_total(self, int64_t gpus) noexcept nogil:
+        """So many more GPUs are free before the first mark."""
+        self._total += gpus
+        self._level_start = INFINITY
 
     # Jobs
 
@@ -69,7 +109,7 @@ cdef class Timetable:
         for at in range(place.size()):
             self._change(&place[at], now, end, -1, now)
             gpus += place[at].amount[GPU]
-        self._total -= gpus
+        self._add_total(-gpus)
         self._add_mark(end, gpus, job)
 
     cdef void end(self, int64_t job, vector[Share]& place, double now, double end) noexcept nogil:
@@ -79,7 +119,7 @@ cdef class Timetable:
         for at in range(place.size()):
             self._change(&place[at], now, end, 1, now)
             gpus += place[at].amount[GPU]
-        self._total += gpus
+        self._add_total(gpus)
         self._drop_mark(end, gpus, job)
 
     cdef void reserve(self, int64_t job, vector[Share]& place, double begin, double end) noexcept nogil:
@@ -133,32 +173,31 @@ cdef class Timetable:
     cdef Step* steps_from(self, int64_t node, double begin, int64_t* count) noexcept nogil:
         """The step of a node that holds at a moment, and those after it.
 
-        A search asks a node for later and later moments: it goes on from the step of the last question, with wider
-        and wider strides.
+        A search asks a node for later and later moments, and the next one begins near its end: the step of the last
+        question is a good guess.
         """
-        cdef vector[Step]* steps = &self._steps[node]
-        cdef size_t low = self._asked[node], high, middle, stride = 1
-        if low >= steps.size() or steps.at(low).time > begin:
-            low = 0
-        high = low + 1
-        while high < steps.size() and steps.at(high).time <= begin:
-            low = high
-            high += stride
-            stride *= 2
-        high = min(high, steps.size())
-        while high - low > 1:
-            middle = (low + high) // 2
-            if steps.at(middle).time <= begin:
-                low = middle
-            else:
-                high = middle
-        self._asked[node] = low
-        count[0] = <int64_t> (self._steps[node].size() - low)
-        return self._steps[node].data() + low
+        cdef vector[double]* times = &self._times[node]
+        cdef int64_t size = times.size(), at = 0
+        if size > 1 and times.at(1) <= begin:
+            at = _begun(times.data(), size, self._asked[node], begin, True) - 1
+            self._asked[node] = at
+        count[0] = size - at
+        return self._steps[node].data() + at
+
+    cdef int64_t steps_until(self, int64_t node, int64_t count, double moment) noexcept nogil:
+        """How many of these last steps of a node begin before a moment, the first one in any case.
+
+        As in `steps_from`, the last answer is a good guess.
+        """
+        cdef int64_t before = <int64_t> self._times[node].size() - count
+        cdef int64_t begun = _begun(self._times[node].data() + before, count, self._ended[node] - before, moment, False)
+        self._ended[node] = before + begun
+        return begun
 
     cdef void _change(self, Share* share, double begin, double end, int64_t sign, double now) noexcept nogil:
         """Add a share to what is free from begin to end, or take it away; steps that are over by now are dropped."""
         cdef vector[Step]* steps = &self._steps[share.node]
+        cdef vector[double]* times = &self._times[share.node]
         cdef size_t first, last, at = 0
         cdef int64_t resource
         if begin >= end:
@@ -166,44 +205,45 @@ cdef class Timetable:
         while at + 1 < steps.size() and steps.at(at + 1).time <= now:
             at += 1
         steps.erase(steps.begin(), steps.begin() + at)
-        if steps.at(0).time < now:
-            steps.at(0).time = now
-        first = self._split(steps[0], begin)
-        last = self._split(steps[0], end) if end < INFINITY else steps.size()
+        times.erase(times.begin(), times.begin() + at)
+        if times.at(0) < now:
+            steps.at(0).time = times[0][0] = now
+        first = self._split(share.node, begin)
+        last = self._split(share.node, end) if end < INFINITY else steps.size()
         for at in range(first, last):
             for resource in range(self._resources):
                 steps.at(at).free[resource] += sign * share.amount[resource]
-        self._merge(steps[0], last)
-        self._merge(steps[0], first)
+        self._merge(share.node, last)
+        self._merge(share.node, first)
 
-    cdef size_t _split(self, vector[Step]& steps, double moment) noexcept nogil:
+    cdef size_t _split(self, int64_t node, double moment) noexcept nogil:
         """The place of the step that begins at a moment, which is made if there is none."""
-        cdef size_t low = 0, at = steps.size(), middle
+        cdef vector[Step]* steps = &self._steps[node]
+        cdef vector[double]* times = &self._times[node]
+        cdef size_t at
         cdef Step copied
-        if moment <= steps[0].time:
+        if moment <= times.at(0):
             return 0
-        while at - low > 1:
-            middle = (low + at) // 2
-            if steps[middle].time > moment:
-                at = middle
-            else:
-                low = middle
-        if steps[at - 1].time == moment:
+        at = _begun(times.data(), times.size(), 0, moment, True)
+        if times.at(at - 1) == moment:
             return at - 1
-        copied = steps[at - 1]
+        copied = steps.at(at - 1)
         copied.time = moment
         steps.insert(steps.begin() + at, copied)
+        times.insert(times.begin() + at, moment)
         return at
 
-    cdef void _merge(self, vector[Step]& steps, size_t at) noexcept nogil:
+    cdef void _merge(self, int64_t node, size_t at) noexcept nogil:
         """Drop a step that is like the one before it."""
+        cdef vector[Step]* steps = &self._steps[node]
         cdef int64_t resource
         if at == 0 or at >= steps.size():
             return
         for resource in range(self._resources):
-            if steps[at].free[resource] != steps[at - 1].free[resource]:
+            if steps.at(at).free[resource] != steps.at(at - 1).free[resource]:
                 return
         steps.erase(steps.begin() + at)
+        self._times[node].erase(self._times[node].begin() + at)
 
     # All GPUs
 
@@ -216,43 +256,77 @@ cdef class Timetable:
         later and later moments, so that the blocks before `after` are passed over once.
         """
         cdef double start = INFINITY
-        cdef int64_t total = self._total
-        cdef bint begun = False, enough
-        cdef size_t block, at
+        cdef int64_t total
+        cdef bint begun = False
+        cdef size_t block, at = 0
         cdef Mark* mark
-        if after < self._passed_until:
-            self._passed, self._passed_sum = 0, 0
-        while self._passed < self.marks.size() and self.marks[self._passed].back().time <= after:
-            self._passed_sum += self._sums[self._passed]
-            self._passed += 1
-        self._passed_until = after
-        total += self._passed_sum
-        for block in range(self._passed, self.marks.size()):
-            if begun and start == INFINITY and total + self._most[block] < gpus:
+        if self._goes_on(gpus, after, at_once, limit, before):
+            start, begun = after, True
+            block, at, total = self._level_block, self._level_mark, self._level_total
+        else:
+            self._level_gpus, self._level_limit, self._level_before = gpus, limit, before
+            self._pass(after)
+            block, total = self._passed, self._total + self._passed_sum
+        while block < self.marks.size():
+            if at == 0 and self._is_passed_over(block, total, gpus, start, begun, limit):
                 total += self._sums[block]
+                block += 1
                 continue
-            enough = start < INFINITY and total + self._least[block] >= gpus
-            if enough and self.marks[block].back().time < start + limit:
-                total += self._sums[block]
-                continue
-            for at in range(self.marks[block].size()):
+            while at < self.marks[block].size():
                 mark = &self.marks[block][at]
                 if not begun and mark.time > after:
                     begun = True
                     if at_once and total >= gpus:
                         start = after
                 if mark.time >= before or mark.time >= start + limit:
+                    self._note_level(start, block, at, total)
                     return start
                 total += mark.gpus
+                at += 1
                 if not begun:
                     continue
                 if total < gpus:
                     start = INFINITY
                 elif mark.gpus > 0 and start == INFINITY:
                     start = mark.time
+            block, at = block + 1, 0
         if not begun and at_once and total >= gpus:
-            return after
+            start = after
+        self._note_level(start, block, 0, total)
         return start
+
+    cdef void _pass(self, double after) noexcept nogil:
+        """Sum up the blocks that are over at a moment."""
+        if after < self._passed_until:
+            self._passed, self._passed_sum = 0, 0
+        while self._passed < self.marks.size() and self.marks[self._passed].back().time <= after:
+            self._passed_sum += self._sums[self._passed]
+            self._passed += 1
+        self._passed_until = after
+
+    cdef inline bint _is_passed_over(
+        self, size_t block, int64_t total, int64_t gpus, double start, bint begun, double limit
+    ) noexcept nogil:
+        """Whether no mark of a block changes the answer: too few GPUs are free all the time, or enough are."""
+        if start == INFINITY:
+            return begun and total + self._most[block] < gpus
+        return total + self._least[block] >= gpus and self.marks[block].back().time < start + limit
+
+    cdef inline bint _goes_on(
+        self, int64_t gpus, double after, bint at_once, double limit, double before
+    ) noexcept nogil:
+        """Whether the last answer holds from `after` on up to where its search ended: enough GPUs are free there."""
+        if not (at_once and after >= self._level_start and before == self._level_before):
+            return False
+        if gpus != self._level_gpus or limit != self._level_limit:
+            return False
+        if self._level_block >= self.marks.size():
+            return True
+        return self.marks[self._level_block][self._level_mark].time > after
+
+    cdef inline void _note_level(self, double start, size_t block, size_t mark, int64_t total) noexcept nogil:
+        """A search ends before a mark, at which so many GPUs are free."""
+        self._level_start, self._level_block, self._level_mark, self._level_total = start, block, mark, total
 
     cdef void _add_mark(self, double time, int64_t gpus, int64_t job) noexcept nogil:
         cdef Mark mark
@@ -261,7 +335,7 @@ cdef class Timetable:
         mark.time, mark.gpus, mark.job = time, gpus, job
         if time == INFINITY or gpus == 0:
             return
-        self._passed_until = INFINITY
+        self._passed_until = self._level_start = INFINITY
         if self.marks.empty():
             self.marks.resize(1)
             self._sums.resize(1)
@@ -290,7 +364,7 @@ cdef class Timetable:
         mark.time, mark.gpus, mark.job = time, gpus, job
         if time == INFINITY or gpus == 0 or self.marks.empty():
             return
-        self._passed_until = INFINITY
+        self._passed_until = self._level_start = INFINITY
         block = self._block_of(mark)
         marks = &self.marks[block]
         place = lower_bound(marks.begin(), marks.end(), mark, &_sooner)

@@ -52,7 +52,7 @@ def _cluster_of(commands: SlurmQueries, wanted: str | None) -> tuple[str, Cluste
     partition, within = partition_nodes(commands, wanted)
     topology = commands.ask(["scontrol", "--oneliner", "show", "topology"])
     text = "\n".join([*within, topology])
-    return partition, read_slurm_site(text, f"partition {partition}", partition).cluster
+    return partition, read_slurm_site(text, f"partition {partition}", partition, by_type=False).cluster
 
 
 FACTORY = EngineFactory(SlurmEngine.capabilities, frozenset({_OPTION}), _configure)
