@@ -41,7 +41,12 @@ def progress_bars(names: Sequence[str], jobs: int) -> Iterator[Show]:
     """A bar for each named run over so many jobs, on stderr, gone at the end; where it is no terminal, lines."""
     if not sys.stderr.isatty():
         lines = LinesNowAndThen()
-        yield lambda name, progress: lines.write(lambda: f"{name}: {_how_far(progress, jobs)}")
+
+        def line(name: str, progress: Progress) -> None:
+            if progress.jobs_done < jobs:
+                lines.write(lambda: f"{name}: {_how_far(progress, jobs)}")
+
+        yield line
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

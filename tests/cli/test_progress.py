@@ -54,7 +54,8 @@ def test_runs_sweeps_and_profiles_say_how_far_they_are(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.cli.progress._SILENT_SECONDS", 0.0)
-    with progress_bars(["fifo"], 10) as show:
+    with progress_bars(["las", "fifo"], 10) as show:
+        show("las", Progress(jobs_done=10, simulated_seconds=90.0, jobs=10))
         show("fifo", Progress(jobs_done=5, simulated_seconds=60.0, jobs=10))
     with _bar(2_095) as finished:
         finished(12)

@@ -85,7 +85,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
 
 def test_everything_is_written(swept: tuple[Path, Outcome]) -> None:
     folder, done = swept
-    (note,) = done.err.splitlines()
+    *progress, note = done.err.splitlines()
+    assert all(line.endswith("of 18 runs done") for line in progress)
     assert (done.status, "cluster 1x8gpu does not state all resources of its nodes" in note) == (0, True)
     assert "The page with charts: out/report.html" in done.out
     assert [name for name in WRITTEN if (folder / "out" / name).exists()] == list(WRITTEN)
