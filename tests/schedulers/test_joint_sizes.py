@@ -174,6 +174,16 @@ def test_a_large_job_grows_further_when_gpus_become_free() -> None:
     assert sizes_of(result, "1") == [8, 16]
 
 
+def test_a_job_that_others_disturb_changes_less_often() -> None:
+    """Each restart costs 120 s and one more GPU gains a seventh: it takes the GPU back if it can keep it long enough.
+
+    After a few interruptions a job is not believed any more to go on for as long as it has been here.
+    """
+    short = (job(5_000 + 600.0 * at, 300, gpus=1) for at in range(24))
+    result = with_known_speeds(jobs_of(job(0, 400_000, **ELASTIC), *short), 8, restart_cost_seconds=120.0)
+    assert len(sizes_of(result, "0")) <= 1 + 24 + 4  # twice for each of 24 if it takes the GPU back each time
+
+
 TWO_TYPES = replace(
     cluster_of(4, 4, 4, 2),
     nodes=tuple(

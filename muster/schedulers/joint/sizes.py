@@ -183,12 +183,15 @@ def _is_alike_everywhere(given: AllocationInput, options: SizeOptions, gpus: Int
 def _lost_by_resize(given: AllocationInput) -> Floats:
     """Return the part of its work that a restart costs each job, if it goes on for as long as it has been here.
 
-    A job of unknown length is as likely to end before as after twice its age.
+    A job of unknown length is as likely to end before as after twice its age. One that learns its speed changes often:
+    it goes on for its age over the number of its interruptions.
     """
     jobs = given.snapshot.jobs
-    ahead = np.minimum(given.snapshot.now - jobs.arrival, HORIZON_SECONDS)
+    ahead = given.snapshot.now - jobs.arrival
+    if given.snapshot.size_speeds is not None:
+        ahead = ahead / np.maximum(jobs.interruptions, 1)
     cost = np.where(jobs.running, jobs.interruption_cost, 0.0)
-    lost: Floats = cost / np.maximum(cost + ahead, 1e-9)
+    lost: Floats = cost / np.maximum(cost + np.minimum(ahead, HORIZON_SECONDS), 1e-9)
     return lost
 
 
