@@ -247,6 +247,13 @@ class Jobs:
         return cost
 
     @property
+    def interruptions(self) -> Ints:
+        """How often the job was stopped, moved or resized so far."""
+        facts = self._table.facts
+        count: Ints = facts["preemptions"][self.index] + facts["moves"][self.index]
+        return count
+
+    @property
     def some_protected(self) -> bool:
         """Whether there may be running jobs that may not be interrupted."""
         return self.leased or self._table.some_pinned

@@ -148,15 +148,40 @@ class KnowsSpeeds(Composed):
         return super().decide(replace(snapshot, size_speeds=SlowOverMachines()), state)
 
 
+def with_known_speeds(trace: Trace, *gpus: int, restart_cost_seconds: float = 0.0) -> Run:
+    """The run of a trace under joint that knows such speeds, on machines of so many GPUs."""
+    fifo = build("fifo+joint", {"preemptive": "true"})
+    assert isinstance(fifo, Composed)
+    parts = {field.name: getattr(fifo, field.name) for field in fields(fifo) if field.init}
+    options = Options(network="none", restart_cost_seconds=restart_cost_seconds)
+    return simulate(trace, cluster_of(*gpus), KnowsSpeeds(**parts), options)
+
+
 def test_no_more_gpus_where_they_would_be_too_far_apart() -> None:
     """One GPU is free on each of two machines: one of them is faster than both, and on one machine two would be."""
     fixed = {"gpus": 3, "preemptible": False}
     rows = (*(job(0, 4_000, **fixed) for _ in range(2)), job(10, 400, gpus=1, min_gpus=1, max_gpus=2))
-    fifo = build("fifo+joint")
-    assert isinstance(fifo, Composed)
-    given_parts = {field.name: getattr(fifo, field.name) for field in fields(fifo) if field.init}
-    result = simulate(jobs_of(*rows), cluster_of(4, 4), KnowsSpeeds(**given_parts), Options(network="none"))
-    assert sizes_of(result, "2")[0] == 1
+    assert sizes_of(with_known_speeds(jobs_of(*rows), 4, 4), "2")[0] == 1
+
+
+def test_a_large_job_grows_further_when_gpus_become_free() -> None:
+    """A restart loses a seventh of its speed in the hour that counts: 16 GPUs in place of 8 make 1.7 times as much.
+
+    Twice the speed counts 1.14 times as much there: a seventh off that would leave nothing to gain.
+    """
+    rows = (job(0, 20_000, gpus=8, preemptible=False), job(0, 400_000, gpus=8, min_gpus=1, max_gpus=16))
+    result = with_known_speeds(jobs_of(*rows), 16, restart_cost_seconds=600.0)
+    assert sizes_of(result, "1") == [8, 16]
+
+
+def test_a_job_that_others_disturb_changes_less_often() -> None:
+    """Each restart costs 120 s and one more GPU gains a seventh: it takes the GPU back if it can keep it long enough.
+
+    After a few interruptions a job is not believed any more to go on for as long as it has been here.
+    """
+    short = (job(5_000 + 600.0 * at, 300, gpus=1) for at in range(24))
+    result = with_known_speeds(jobs_of(job(0, 400_000, **ELASTIC), *short), 8, restart_cost_seconds=120.0)
+    assert len(sizes_of(result, "0")) <= 1 + 24 + 4  # twice for each of 24 if it takes the GPU back each time
 
 
 TWO_TYPES = replace(

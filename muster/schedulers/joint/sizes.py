@@ -92,7 +92,7 @@ def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs
         classes=classes,
         demands=demands,
         models=profiles.models,
-        weight=gangs.weight * _known_factor(given, sizes) * batches.gain,
+        weight=gangs.weight * _known_factor(given, sizes, np.ones(len(gpus))) * batches.gain,
         forms=forms_with(given.snapshot, gpus, batches.whole),
     )
     return sized if (sizes.gpu_type == ANY_TYPE).all() else _on_types(given, sized, sizes.gpu_type)
@@ -113,15 +113,13 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     """Return the sizes of the ranked jobs that may be placed; a job that is not elastic has one on each type."""
     jobs = given.snapshot.jobs
     sizes = _every_size(given, given.ranked[given.opened.movable[given.ranked]])
-    known = _known_factor(given, sizes)
-    runs = known > 0
-    sizes, known = sizes.rows(runs), known[runs]
-    fastest = modelled_speeds(given, sizes) * known
     now = present_sizes(given).rows(sizes.at)
     moves = (sizes.gpu_type != now.gpu_type) & (sizes.gpu_type != ANY_TYPE)
     changed = jobs.running[sizes.at] & ((sizes.gpus != now.gpus) | moves)
-    lost = _lost_by_resize(given)[sizes.at] * changed
-    return SizeOptions(sizes, weight[sizes.at] * fastest * (1 - lost))
+    known = _known_factor(given, sizes, 1 - _lost_by_resize(given)[sizes.at] * changed)
+    runs = known > 0
+    sizes, known = sizes.rows(runs), known[runs]
+    return SizeOptions(sizes, weight[sizes.at] * modelled_speeds(given, sizes) * known)
 
 
 def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
@@ -185,12 +183,15 @@ def _is_alike_everywhere(given: AllocationInput, options: SizeOptions, gpus: Int
 def _lost_by_resize(given: AllocationInput) -> Floats:
     """Return the part of its work that a restart costs each job, if it goes on for as long as it has been here.
 
-    A job of unknown length is as likely to end before as after twice its age.
+    A job of unknown length is as likely to end before as after twice its age. One that learns its speed changes often:
+    it goes on for its age over the number of its interruptions.
     """
     jobs = given.snapshot.jobs
-    ahead = np.minimum(given.snapshot.now - jobs.arrival, HORIZON_SECONDS)
+    ahead = given.snapshot.now - jobs.arrival
+    if given.snapshot.size_speeds is not None:
+        ahead = ahead / np.maximum(jobs.interruptions, 1)
     cost = np.where(jobs.running, jobs.interruption_cost, 0.0)
-    lost: Floats = cost / np.maximum(cost + ahead, 1e-9)
+    lost: Floats = cost / np.maximum(cost + np.minimum(ahead, HORIZON_SECONDS), 1e-9)
     return lost
 
 
@@ -205,13 +206,13 @@ def _returns(speed_up: Floats) -> Floats:
     return np.where(speed_up >= 1, counts, 1.0)
 
 
-def _known_factor(given: AllocationInput, sizes: TypedSizes) -> Floats:
+def _known_factor(given: AllocationInput, sizes: TypedSizes, kept: Floats) -> Floats:
     """Return what jobs are known to count on so many GPUs, by what their models say of that; 0 where they do not run.
 
-    They count what `_returns` says of their speed, relative to the least size on which each runs, on the type where it
-    is slowest. 1 where nothing is known.
+    They count what `_returns` says of the part of their speed that each keeps, relative to the least size on which
+    each runs, on the type where it is slowest. Where nothing is known they count that part.
     """
-    factor = np.ones(len(sizes.at))
+    factor = kept.copy()
     if given.snapshot.size_speeds is None:
         return factor
     jobs, place = np.unique(sizes.at, return_inverse=True)
@@ -228,7 +229,7 @@ def _known_factor(given: AllocationInput, sizes: TypedSizes) -> Floats:
     here = np.flatnonzero((row >= 0) & np.isfinite(now))
     slowest = every.rows(row[here])
     modelled = modelled_speeds(given, slowest) / modelled_speeds(given, sizes.rows(here))
-    faster = seconds[row[here]] / now[here]
+    faster = kept[here] * seconds[row[here]] / now[here]
     factor[here] = _returns(faster) * faster * modelled
     return factor
 
