@@ -65,7 +65,7 @@ def body(template: str, title: str, shown: Mapping[str, Any]) -> Body:
     return Body(title, markup, refreshed, hashlib.blake2b(content, digest_size=16).hexdigest())
 
 
-class Cell(NamedTuple):
+class GpuCell(NamedTuple):
     """One GPU of the map."""
 
     gpu: int
@@ -77,7 +77,7 @@ class Cell(NamedTuple):
 
 
 @lru_cache(maxsize=_MOST_NODES)
-def cells(of_node: tuple[Cell, ...]) -> Markup:
+def cells(of_node: tuple[GpuCell, ...]) -> Markup:
     """The GPUs of a node; of most nodes nothing changes from one body of the map to the next."""
     return Markup(_TEMPLATES.get_template("cells.html.j2").render(cells=of_node))
 

@@ -26,7 +26,7 @@ from muster.service.pages.map_colours import (
     own_colours,
     value_of,
 )
-from muster.service.pages.rendering import Cell, colour_class
+from muster.service.pages.rendering import GpuCell, colour_class
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, Holder, JobOrder, State
@@ -346,7 +346,7 @@ def _cell(
     by_id: Mapping[int, Holder],
     by: Colouring,
     colours: Mapping[int, str] | None,
-) -> Cell:
+) -> GpuCell:
     """One GPU of the map: the jobs there, how busy it is, and its colour; without those of jobs by how busy it is."""
     known = [job for job in here if job is not None]
     words = [_named(job, by_id[job], by) for job in known]
@@ -359,7 +359,7 @@ def _cell(
     if use is not None and use["memory_gb"] is not None:
         words.append(f"{thousandths(round(use['memory_gb'], 1))} GB taken")
     colour = _use_colour(busy) if colours is None or not known else colours[known[0]]
-    return Cell(gpu, known[0] if known else None, bool(here), colour, ", ".join(words))
+    return GpuCell(gpu, known[0] if known else None, bool(here), colour, ", ".join(words))
 
 
 def _named(job: int, holder: Holder, by: Colouring) -> str:
