@@ -31,7 +31,9 @@ cdef struct FormIndex:
     vector[int64_t] left  # scratch, by rack
 
 cdef void begin_index(FormIndex* index, Gangs* gangs, int64_t rack_count, int64_t* held) noexcept nogil
-cdef Room* room_of(FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t* held) noexcept nogil
+cdef Room* room_of(
+    FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t* held
+) noexcept nogil
 cdef void show_room(Room* room, Books* books) noexcept nogil
 cdef bint find_machine(
     FormIndex* index, Room* room, Books* books, int64_t gpus, bint one_island, Chosen* chosen

@@ -6,7 +6,7 @@ The places are those that `network_aware.find_form` finds by looking at every no
 from libcpp.algorithm cimport sort
 
 from muster.schedulers.allocation.draft_core cimport free_on
-from muster.schedulers.allocation.gangs_core cimport need_of, need_on
+from muster.schedulers.allocation.gangs_core cimport need_on
 from muster.schedulers.allocation.search_core cimport gpus_that_fit
 from muster.schedulers.placement.delay_scheduling cimport SPLIT, smallest_island
 
@@ -166,7 +166,7 @@ cdef int64_t _tightest_island(
 cdef bint find_evenly(
     FormIndex* index, Room* room, Books* books, int64_t gpus, int64_t* kind, Chosen* chosen
 ) noexcept nogil:
-    """Choose some machines, of as many in each rack, with the same GPUs of each: the tightest; whether there are such."""
+    """Choose machines, of as many in each rack, with the same GPUs of each: the tightest; whether there are such."""
     cdef int64_t share = gpus // kind[1], racks = kind[2], each = kind[1] // kind[2], full = 0
     cdef int64_t number, word, node, rack
     cdef vector[int64_t] nodes

@@ -78,7 +78,7 @@ cdef struct ForRunning:
 
 # What places on a network are looked for with.
 cdef struct Network:
-    Books books  # its nodes have free what the draft leaves there and a job can use, where a search looks at all of them
+    Books books  # its nodes have free what the draft leaves there and a job can use, for a search of all of them
     Workspace work
     FormIndex index
     Draft* before  # where jobs run
