@@ -81,6 +81,8 @@ class DaemonStatus:
     """The starts that were there before this daemon have been found again."""
     looked_at: float = field(default_factory=time.monotonic)
     """When the controller went through its loop last, by `time.monotonic`; long ago means that it hangs."""
+    deciding: bool = False
+    """Whether the controller decides, or writes down and sends what it has decided: what can wait gives way to it."""
     decisions: int = 0
     decision_seconds: float = 0.0
     """Of the last decision."""

@@ -107,7 +107,7 @@ class Controller:
             self._of_store.clear()
             return True
         finally:
-            self._status.looked_at = time.monotonic()
+            self._status.looked_at, self._status.deciding = time.monotonic(), False
 
     def _turn(self) -> None:
         self._store.keep_claim()
@@ -125,6 +125,7 @@ class Controller:
         self._nodes.close_nodes(now)
         self._nodes.hold_back(now)
         if self._planner.is_due(now):
+            self._status.deciding = True
             self._planner.decide(now)
             now = self._store.now()
         self._executor.carry_out(now)

@@ -17,6 +17,7 @@ _MOST_CHARACTERS = 50_000_000
 _MOST_BODIES = 300
 _FRESH_SECONDS = 1.0
 """For which a body is as good as a new one while nothing changes: a time that it says may be so old."""
+_MOST_WAY_SECONDS, _LOOK_SECONDS = 0.5, 0.01
 _AT_ONCE = 2
 """Bodies that are rendered side by side: threads of the API and of the controller have work to do besides."""
 
@@ -41,7 +42,9 @@ class _Kept:
 class PageCache:
     """The bodies that were asked for lately. For one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, give_way: Callable[[], bool]) -> None:
+        """While `give_way` says so, no body is begun, for half a second at most."""
+        self._give_way = give_way
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._rendering = asyncio.Semaphore(_AT_ONCE)
 
@@ -67,6 +70,9 @@ class PageCache:
 
     async def _rendered(self, render: Callable[[], Body]) -> Body:
         async with self._rendering:
+            until = time.monotonic() + _MOST_WAY_SECONDS
+            while self._give_way() and time.monotonic() < until:
+                await asyncio.sleep(_LOOK_SECONDS)
             return await run_in_threadpool(render)
 
     def _forget(self) -> None:

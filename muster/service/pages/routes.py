@@ -20,6 +20,7 @@ from muster.service.api.failures import Refused
 from muster.service.api.jobs import JobId, JobSearchQuery, reasons_of
 from muster.service.api.service import Service, ServiceHere, caller_of
 from muster.service.callers import UnknownCaller
+from muster.service.daemon_status import DaemonStatus
 from muster.service.pages import views
 from muster.service.pages.cache import PageCache
 from muster.service.pages.rendering import Body, body, framed, page, refreshed, static_file
@@ -56,7 +57,8 @@ ViewerHere = Annotated[Caller, Depends(_viewer)]
 
 def add_pages(app: FastAPI) -> FastAPI:
     """The same application, with the pages beside the API."""
-    app.state.pages = PageCache()
+    status: DaemonStatus = app.state.service.status
+    app.state.pages = PageCache(lambda: status.deciding)
     app.include_router(router)
     app.add_exception_handler(_NotLoggedIn, _to_login)
     for kind in (404, Refused, InputError, RequestValidationError, StoreUnavailable, Exception):

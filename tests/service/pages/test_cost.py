@@ -27,7 +27,7 @@ def counting() -> Callable[[], Body]:
 
 
 def test_a_body_is_rendered_once_for_all() -> None:
-    cache, render = PageCache(), counting()
+    cache, render = PageCache(bool), counting()
 
     async def asked(version: int) -> set[str]:
         found = await asyncio.gather(*(cache.body("key", version, render) for _ in range(100)))
@@ -39,8 +39,16 @@ def test_a_body_is_rendered_once_for_all() -> None:
     assert asyncio.run(asked_twice()) == [{"1"}, {"1"}, {"2"}]
 
 
+def test_a_body_gives_way_to_decisions() -> None:
+    """It is begun when the decision is over, as the third look finds."""
+    looks = count(1)
+    cache = PageCache(lambda: next(looks) < 3)
+    assert asyncio.run(cache.body("key", 1, counting())).markup == "1"
+    assert next(looks) == 4
+
+
 def test_a_failure_to_render_is_not_kept() -> None:
-    cache, calls = PageCache(), count()
+    cache, calls = PageCache(bool), count()
 
     def render() -> Body:
         if next(calls) == 0:
