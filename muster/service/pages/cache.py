@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from muster.service.pages.rendering import Body
 
 _MOST_CHARACTERS = 50_000_000
-"""Of all bodies that are kept; the map of 500 nodes has a million."""
+"""Of all bodies that are kept, each as text and as bytes; the map of 500 nodes has two million."""
 _MOST_BODIES = 300
 _FRESH_SECONDS = 1.0
 """For which a body is as good as a new one while nothing changes: a time that it says may be so old."""
@@ -36,7 +36,8 @@ class _Kept:
     def characters(self) -> int:
         if not self.body.done() or self.body.cancelled() or self.body.exception() is not None:
             return 0
-        return len(self.body.result().markup)
+        body = self.body.result()
+        return len(body.markup) + len(body.refreshed)
 
 
 class PageCache:
