@@ -143,6 +143,25 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
     at_work(tmp_path_factory.mktemp("compiled")).store.close()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_is_said_while_decisions_are_made(tmp_path: Path, fails: bool) -> None:
+    """Pages wait meanwhile; afterwards it is over, whatever the scheduler does."""
+    said = []
+
+    def twist(snapshot: Snapshot, plan: Decision, state: State) -> object:
+        said.append(served.status.deciding)
+        return raises(snapshot, plan, state) if fails else (plan, state)
+
+    served = World(tmp_path, Twisted(twist))
+    served.store.submit([Submission("ann", a_job(10))])
+    for _ in range(2):
+        served.seconds += 1.0
+        served.controller.turn()
+        assert not served.status.deciding
+    assert set(said) == {True}
+    served.store.close()
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = at_work(tmp_path)
