@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Link
-from muster.cluster.ledger_arrays import Books, Floats, Ints
+from muster.cluster.ledger_arrays import Books
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.joint import on_network
-from muster.schedulers.joint.for_running import ForRunning
 from muster.schedulers.joint.joint_core import place_on_network
 from muster.simulation import Run
 from tests.building import cluster_of, job, jobs_of, run
@@ -26,19 +26,12 @@ LAYERS["alexnet"] = replace(LAYERS["alexnet"], gradient_gb=5.0)
 
 
 def looking_everywhere(
-    books: Books,
-    draft: PlacementDraft,
-    before: PlacementDraft,
-    gangs: Gangs,
-    order: Ints,
-    cost: Floats,
-    running: ForRunning,
-    enough: tuple[float, ...],
+    books: Books, draft: PlacementDraft, before: PlacementDraft, gangs: Gangs, *others: Any
 ) -> None:
     """Place the same jobs with a constraint that allows all nodes: each search then looks at all of them."""
     everywhere = np.ones((2, gangs.node_allowed.shape[1]), np.bool_)
     constrained = gangs._replace(constraint=np.ones_like(gangs.constraint), node_allowed=everywhere)
-    place_on_network(books, draft, before, constrained, order, cost, running, enough)
+    place_on_network(books, draft, before, constrained, *others)
 
 
 def a_run(random: np.random.Generator, cluster: Cluster, order: str, restart: float) -> Run:
