@@ -84,16 +84,16 @@ def hashed_colours(nodes: Sequence[Sequence[tuple[int, str | int]]]) -> dict[str
 
     On a node with more values than there are colours, some of them are the same.
     """
-    nodes_of: dict[str | int, list[set[str]]] = {}
+    taken_beside: dict[str | int, list[set[str]]] = {}
     for here in nodes:
         taken: set[str] = set()
         for value in {value for _, value in here}:
-            nodes_of.setdefault(value, []).append(taken)
+            taken_beside.setdefault(value, []).append(taken)
     found: dict[str | int, str] = {}
     for _, value in sorted((entry for here in nodes for entry in here), key=itemgetter(0)):
         if value not in found:
-            found[value] = _free(value, nodes_of[value])
-            for taken in nodes_of[value]:
+            found[value] = _free(value, taken_beside[value])
+            for taken in taken_beside[value]:
                 taken.add(found[value])
     return found
 

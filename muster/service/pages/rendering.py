@@ -41,7 +41,7 @@ _HEADERS = {
 COLOURS = 6
 """That can be distinguished: the classes `c1` to `c6` of the style sheet."""
 _MOST_NODES = 4096
-"""Whose GPUs are kept as they were shown last; a node of eight takes 3 KB."""
+"""Whose GPUs are kept as they were shown last; a node of eight takes about 2 KB."""
 _COMMAND = re.compile(r"`(muster [^`\n]*)`")
 
 

@@ -74,7 +74,7 @@ from muster.service.store.tables import (
 
 MOST_AT_ONCE = 10_000
 """Jobs that one call of `after` gives."""
-T = TypeVar("T")
+ValueT = TypeVar("ValueT")
 _BOOTED = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 """Unix seconds, as the clock had it when this process began."""
 _VERSION = select(STORE.c.turn, STORE.c.next_job, select(func.max(EVENTS.c.id)).scalar_subquery())
@@ -198,14 +198,14 @@ class Store:
 
     # What can be read.
 
-    def _of_this_version(self, computed: Callable[[], T]) -> T:
+    def _of_this_version(self, computed: Callable[[], ValueT]) -> ValueT:
         """What a method without arguments computes, once for each version of the store."""
         with self.together():
             version = self.version()
             known = self._known.get(computed)
             if known is None or known[0] != version:
                 self._known[computed] = known = (version, computed())
-        found: T = known[1]
+        found: ValueT = known[1]
         return found
 
     def version(self) -> Version:
