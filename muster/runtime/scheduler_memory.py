@@ -6,7 +6,7 @@ import io
 import pickle
 from typing import Any
 
-VERSION = 2
+VERSION = 3
 _PLAIN = frozenset({"set", "frozenset", "complex", "bytearray", "slice", "range"})
 _CONTAINERS = frozenset({"OrderedDict", "defaultdict", "deque"})
 _ARRAYS = frozenset({"_reconstruct", "_frombuffer", "scalar", "ndarray", "dtype"})

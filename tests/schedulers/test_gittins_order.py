@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster.structured import zero_records
 from muster.problems import InputError
-from muster.schedulers.queue_order.gittins import _EDGES
-from muster.schedulers.queue_order.keys import best_rates, prospects
+from muster.schedulers.queue_order import lengths_by_kind
+from muster.schedulers.queue_order.gittins_index import best_rates, chances_to_end, number_kinds
+from muster.schedulers.queue_order.lengths_by_kind import EDGES
 from muster.schedulers.registry import build
+from muster.workload.jobs import ASKED, AskedArray
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
-CLASSES = len(_EDGES) + 1
-STARTS = np.append(0.0, _EDGES)
-ENDS = np.append(_EDGES, 2 * _EDGES[-1])
+CLASSES = len(EDGES) + 1
+STARTS = np.append(0.0, EDGES)
+ENDS = np.append(EDGES, 2 * EDGES[-1])
+NOBODY = np.zeros(0, np.int64)
+ALL_JOBS = np.zeros(1, np.int64)
+NO_PRIOR = np.zeros(CLASSES)
 
 
 def by_enumeration(ended: list[int], age: int, start_up: float) -> float:
@@ -38,19 +46,83 @@ def by_enumeration(ended: list[int], age: int, start_up: float) -> float:
 def test_the_index_is_the_best_rate_over_all_moments(ended: list[int], age: int, start_up: float) -> None:
     if not any(ended[age:]):
         return
-    soon, spent = prospects(_EDGES, np.array(ended, float), np.zeros(CLASSES))
-    found = best_rates(soon, spent, np.array([age]), np.array([start_up]))[0]
+    chances = chances_to_end(np.array([ended]), NO_PRIOR, ALL_JOBS, NOBODY, NOBODY, 2.0)
+    found = best_rates(EDGES, chances, np.array([0]), np.array([age]), np.array([start_up]))[0]
     assert found == pytest.approx(by_enumeration(ended, age, start_up))
 
 
 def test_jobs_still_running_count_as_not_ended_early() -> None:
-    ended = np.zeros(CLASSES)
-    ended[2] = 4.0
-    alone, _ = prospects(_EDGES, ended, np.zeros(CLASSES))
-    survivors = np.zeros(CLASSES)
-    survivors[:3] = 12.0  # Twelve jobs have attained more than class 2.
-    among, _ = prospects(_EDGES, ended, survivors)
+    ended = np.zeros((1, CLASSES), np.int64)
+    ended[0, 2] = 4
+    alone = chances_to_end(ended, NO_PRIOR, ALL_JOBS, NOBODY, NOBODY, 2.0)
+    twelve_passed = np.full(12, 3)  # Twelve jobs have attained more than class 2.
+    among = chances_to_end(ended, NO_PRIOR, ALL_JOBS, np.zeros(12, np.int64), twelve_passed, 2.0)
     assert (alone[0, 2], among[0, 2]) == (1.0, 0.25)
+
+
+KINDS = st.lists(st.tuples(*[st.integers(0, 2)] * 4), min_size=1, max_size=12)
+
+
+def kinds_by_definition(traits: list[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
+    """The jobs of each kind, in any order."""
+    kinds: dict[tuple[int, ...], list[int]] = {}
+    for at, own in enumerate(traits):
+        for count in range(5):
+            kinds.setdefault(own[:count], []).append(at)
+    return kinds
+
+
+def table_of(traits: list[tuple[int, ...]]) -> AskedArray:
+    """Jobs of these models, tenants, users and numbers of GPUs."""
+    asked = zero_records(len(traits), ASKED)
+    for trait, values in zip(("model", "tenant", "user", "gpus"), zip(*traits, strict=True), strict=True):
+        asked[trait] = values
+    return cast(AskedArray, asked)
+
+
+@settings(deadline=None)
+@given(traits=KINDS)
+def test_a_kind_holds_the_jobs_that_share_its_traits(traits: list[tuple[int, ...]]) -> None:
+    narrowest, wider, counts, examples = number_kinds(table_of(traits), np.arange(len(traits)))
+    found: dict[tuple[int, ...], list[int]] = {}
+    for at, kind in enumerate(narrowest.tolist()):
+        while True:
+            found.setdefault(traits[int(examples[kind])][: int(counts[kind])], []).append(at)
+            if kind == 0:
+                break
+            kind = int(wider[kind])
+    assert found == kinds_by_definition(traits)
+
+
+@settings(deadline=None)
+@given(
+    traits=KINDS,
+    data=st.data(),
+)
+def test_a_kind_fares_as_its_own_jobs_and_two_of_the_wider(
+    traits: list[tuple[int, ...]], data: st.DataObject
+) -> None:
+    classes = st.integers(0, CLASSES - 1)
+    ages = data.draw(st.lists(classes, min_size=len(traits), max_size=len(traits)))
+    lengths = data.draw(st.lists(classes, min_size=len(traits), max_size=len(traits)))
+    kinds, wider, counts, examples = number_kinds(table_of(traits), np.arange(len(traits)))
+    jobs = kinds_by_definition(traits)
+    # Every job also ended once, with its traits.
+    names = [traits[int(example)][: int(count)] for example, count in zip(examples, counts, strict=True)]
+    ended = np.array([np.bincount([lengths[at] for at in jobs[name]], minlength=CLASSES) for name in names])
+    prior = np.ones(CLASSES)
+    found = chances_to_end(ended, prior, wider, kinds, np.array(ages), 2.0)
+    for kind, name in enumerate(names):
+        for at in range(CLASSES):
+            passed = sum(ages[each] > at for each in jobs[name])
+            came, here = int(ended[kind, at:].sum()) + passed, int(ended[kind, at])
+            if kind == 0:
+                expected = (here + 1) / (came + CLASSES - at)
+            elif len(jobs[name]) == len(jobs[name[:-1]]):
+                expected = found[wider[kind], at]
+            else:
+                expected = (here + 2 * found[wider[kind], at]) / (came + 2)
+            assert found[kind, at] == pytest.approx(expected)
 
 
 @settings(max_examples=30, deadline=None)
@@ -89,6 +161,29 @@ def test_a_long_job_goes_on_where_jobs_were_as_long() -> None:
 
 def test_a_long_job_goes_on_before_anything_is_known() -> None:
     assert after_history([300.0] * 3) == [0] * 5
+
+
+def stops_after_both_lengths(trait: str, like: str) -> list[int]:
+    """Preemptions when a long job meets another one like those that were long before, or like those that were short."""
+    lengths = [5 * 3600.0] * 30 + [300.0] * 30
+    history = [job(0, seconds) | {trait: "short" if seconds == 300 else "long"} for seconds in lengths]
+    long = job(sum(lengths), 5 * 3600) | {trait: "long"}
+    other = job(sum(lengths) + 3 * 3600, 300) | {trait: like}
+    done = run(jobs_of(*history, long, other), cluster_of(1), "gittins", restart_cost_seconds=300.0)
+    return list(column(done, "preemptions"))
+
+
+@pytest.mark.parametrize("trait", ["model", "tenant", "user"])
+@pytest.mark.parametrize(("like", "stops"), [("short", 1), ("long", 0)])
+def test_lengths_are_learned_for_each_kind_of_job(trait: str, like: str, stops: int) -> None:
+    assert stops_after_both_lengths(trait, like) == [0] * 60 + [stops, 0]
+
+
+def test_kinds_whose_jobs_ended_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        lengths_by_kind, "_MOST_KINDS", 5
+    )  # All jobs, and the kinds of the last one that ended.
+    assert stops_after_both_lengths("model", "long")[-2] == 1
 
 
 @pytest.mark.parametrize("setting", ["learn_from=0", "quantum_seconds=0", "quantum_seconds=-1"])

@@ -1,7 +1,4 @@
-"""Gittins index policy whose distribution of service is learned from the jobs that ended here.
-
-A job's length is the GPU time that it takes in all, its age the GPU time that it has attained.
-"""
+"""Gittins index policy whose distribution of service is learned from the jobs that ended here, by kind of job."""
 
 from __future__ import annotations
 
@@ -14,15 +11,8 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.parts import Order, check_seconds, setting
-from muster.schedulers.queue_order.keys import best_rates, prospects
-from muster.workload.jobs import COMPLETED
-
-_EDGES: Floats = np.ldexp(60.0, np.arange(20))
-"""GPU-seconds that separate the classes of attained service: from a minute of a GPU, each twice the one before."""
-_PRIOR_FROM = 4 * 3600.0
-_PRIOR_JOBS = 4.0
-"""Before anything is known, lengths count as spread evenly over the classes above four GPU-hours, as if so many jobs
-had ended there: jobs are then served by arrival, until one has attained about sixteen."""
+from muster.schedulers.queue_order.gittins_index import best_rates
+from muster.schedulers.queue_order.lengths_by_kind import EDGES, KnownLengths
 
 
 @dataclass(frozen=True)
@@ -41,16 +31,17 @@ class Gittins(Order):
         check_seconds(self, "quantum_seconds")
 
     def initial(self, cluster: Cluster) -> State:
-        """The jobs of the last decision, and how many jobs ended in each class of length."""
-        return {"seen": np.zeros(0, np.int64), "ended": np.zeros(len(_EDGES) + 1)}
+        """The jobs of the last decision, and what those that ended have taught."""
+        return {"seen": np.zeros(0, np.int64), "lengths": KnownLengths()}
 
     def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
         """Minus the chance to end per GPU-second it takes, at the best moment to look; a start-up takes time, too."""
-        jobs, ended = snapshot.jobs, _with_ended(snapshot, state)
-        ages = np.searchsorted(_EDGES, jobs.attained_service, side="right")
-        soon, spent = prospects(_EDGES, _known(ended, self.learn_from), _survivors(ages))
+        jobs = snapshot.jobs
+        lengths = state["lengths"].after(snapshot.table, _gone(snapshot, state["seen"]), self.learn_from)
+        ages = np.searchsorted(EDGES, jobs.attained_service, side="right")
+        kinds, chances = lengths.chances(snapshot, ages, self.learn_from)
         start_up = np.where(jobs.running, 0.0, jobs.interruption_cost * jobs.requested_gpus)
-        return -best_rates(soon, spent, ages, start_up), {"seen": jobs.index, "ended": ended}
+        return -best_rates(EDGES, chances, kinds, ages, start_up), {"seen": jobs.index, "lengths": lengths}
 
     def next_rank_change(
         self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
@@ -60,7 +51,7 @@ class Gittins(Order):
             return np.inf
         runs = snapshot.jobs.at(running)
         ran = runs.attained_service
-        next_edge = np.append(_EDGES, np.inf)[np.searchsorted(_EDGES, ran, side="right")]
+        next_edge = np.append(EDGES, np.inf)[np.searchsorted(EDGES, ran, side="right")]
         pace = np.maximum(np.where(runs.held_gpus > 0, runs.held_gpus, runs.requested_gpus), 1e-9)
         return float((snapshot.now + (next_edge - ran) / pace).min())
 
@@ -69,27 +60,9 @@ class Gittins(Order):
         return self.quantum_seconds
 
 
-def _with_ended(snapshot: Snapshot, state: State) -> Floats:
-    """How many jobs ended in each class, with those that have left since the last decision."""
-    gone = np.setdiff1d(state["seen"], snapshot.jobs.index, assume_unique=True)
+def _gone(snapshot: Snapshot, seen: Ints) -> Ints:
+    """Jobs that were seen and are no longer in the system; both are in arrival order."""
+    here = np.append(snapshot.jobs.index, np.iinfo(np.int64).max)
+    gone: Ints = seen[here[np.searchsorted(here, seen)] != seen]
     # The last jobs of a daemon that was restarted since then may no longer be in the table.
-    facts = snapshot.table.facts[gone[gone < len(snapshot.table)]]
-    lengths = facts["attained"][facts["state"] == COMPLETED]
-    classes = np.searchsorted(_EDGES, lengths, side="right")
-    ended: Floats = state["ended"] + np.bincount(classes, minlength=len(_EDGES) + 1)
-    return ended
-
-
-def _known(ended: Floats, learn_from: int) -> Floats:
-    """The prior, and the ended jobs once there are enough of them."""
-    above = np.append(0.0, _EDGES) >= _PRIOR_FROM
-    prior = above * (_PRIOR_JOBS / above.sum())
-    known: Floats = prior + ended if ended.sum() >= learn_from else prior
-    return known
-
-
-def _survivors(ages: Ints) -> Floats:
-    """Of the jobs in the system, how many have passed each class without ending there."""
-    at_age = np.bincount(ages, minlength=len(_EDGES) + 1)
-    survivors = np.cumsum(at_age[::-1])[::-1] - at_age
-    return survivors.astype(np.float64)
+    return gone[gone < len(snapshot.table)]

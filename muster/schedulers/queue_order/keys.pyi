@@ -2,8 +2,6 @@ from muster.cluster.ledger_arrays import Books, Floats, Ints
 from muster.speed.input_pipeline import ModelTable
 from muster.workload.jobs import AskedArray, FactArray
 
-def prospects(edges: Floats, ended: Floats, survivors: Floats) -> tuple[Floats, Floats]: ...
-def best_rates(soon: Floats, spent: Floats, ages: Ints, start_up: Floats) -> Floats: ...
 def seconds_to_level(
     levels: Floats,
     falls: bool,

@@ -3,7 +3,6 @@
 from libc.math cimport INFINITY, rint
 from libc.stdint cimport int64_t
 from libcpp.algorithm cimport lower_bound, upper_bound
-from libcpp.vector cimport vector
 
 from muster.cluster.arrays cimport Floats, Ints, floats, ints, records
 from muster.cluster.ledger_core cimport WHOLE, Books, books_of
@@ -14,55 +13,6 @@ from muster.workload.jobs_core cimport RUNNING, Asked, Fact, work_of
 import numpy as np
 
 cdef double _DIGITS = 1e9  # of the sensitivity, so that jobs that lost nothing are equal and not ordered by rounding
-
-
-def prospects(edges, ended, survivors):
-    """For a job at the start of class i: chance to end by the end of class j, and expected service until then.
-
-    Class i begins at edge i - 1, and the last is as long as all before. Lengths follow the product-limit estimate: the
-    chance to end in a class is the ended jobs there over all that came as far, jobs still in the system counted where
-    they have passed the class.
-    """
-    cdef Floats edge = floats(edges), ends = floats(ended), passed = floats(survivors)
-    cdef int64_t first, last, classes = ends.size
-    cdef double start, begin, end, left, chance, seconds, ends_here, ended_later = 0.0
-    cdef Floats soon, spent
-    cdef vector[double] at_risk
-    result = np.zeros((classes, classes)), np.zeros((classes, classes))
-    soon, spent = floats(result[0]), floats(result[1])
-    at_risk.resize(classes)
-    for first in range(classes - 1, -1, -1):
-        ended_later += ends.at[first]
-        at_risk[first] = ended_later + passed.at[first]
-    for first in range(classes):
-        start = edge.at[first - 1] if first else 0.0
-        left, chance, seconds = 1.0, 0.0, 0.0
-        for last in range(first, classes):
-            begin = edge.at[last - 1] if last else 0.0
-            end = edge.at[last] if last < classes - 1 else 2.0 * begin
-            ends_here = left * ends.at[last] / at_risk[last] if at_risk[last] > 0 else 0.0
-            left -= ends_here
-            chance += ends_here
-            seconds += ends_here * ((begin + end) / 2 - start)
-            soon.at[first * classes + last] = chance
-            spent.at[first * classes + last] = seconds + left * (end - start)
-    return result
-
-
-def best_rates(soon, spent, ages, start_up):
-    """The Gittins index of each job: the largest chance per GPU-second over all moments to look."""
-    cdef Floats chances = floats(soon), seconds = floats(spent), before = floats(start_up), best
-    cdef Ints classes_of = ints(ages)
-    cdef int64_t at, age, last, classes = soon.shape[0]
-    result = np.zeros(classes_of.size)
-    best = floats(result)
-    for at in range(classes_of.size):
-        age = classes_of.at[at]
-        for last in range(age, classes):
-            best.at[at] = max(
-                best.at[at], chances.at[age * classes + last] / (seconds.at[age * classes + last] + before.at[at])
-            )
-    return result
 
 
 def seconds_to_level(levels, bint falls, asked, facts, index, attained, running):
