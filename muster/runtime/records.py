@@ -18,6 +18,7 @@ import polars as pl
 from muster.cluster.resources import FURTHER, RESOURCES
 from muster.files import write_parquet
 from muster.formatting import as_json_text
+from muster.runtime.compact_file import write_compact
 
 
 class Column(NamedTuple):
@@ -229,9 +230,13 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Write the tables and `run.json` into an existing folder."""
-        for name in TABLES:
-            table: pl.DataFrame = getattr(self, name)
-            write_parquet(table, folder / f"{name}.parquet")
+        for name, kinds in TABLES.items():
+            path = folder / f"{name}.parquet"
+            compact: CompactTable | None = getattr(self, f"compact_{name}", None)
+            if compact is None or not compact.names or compact.numbers.is_empty():
+                write_parquet(getattr(self, name), path)
+            else:
+                write_compact(compact.numbers, compact.names, kinds, path)
         (folder / "run.json").write_text(as_json_text(self.run), encoding="utf-8")
 
 
