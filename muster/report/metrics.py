@@ -284,15 +284,14 @@ def _reasons(record: Record, end: float) -> dict[str, dict[str, float]]:
         kept = job.is_not_null().to_numpy() & counted[job.fill_null(0).to_numpy()]
         job, code, seconds = job.filter(pl.Series(kept)), code[kept], seconds[kept]
     totals = {}
-    for number, name in enumerate(names.to_list()):
-        of_reason = code == number
+    for number in np.flatnonzero(np.bincount(code)).tolist():
+        of_reason = np.flatnonzero(code == number)
         jobs = np.zeros(len(counted), np.bool_)
         jobs[job.to_numpy()[of_reason]] = True
-        if jobs.any():
-            totals[name] = {
-                "seconds": float(np.sum(seconds[of_reason])),
-                "jobs": int(np.count_nonzero(jobs)),
-            }
+        totals[names[number]] = {
+            "seconds": float(np.sum(seconds[of_reason])),
+            "jobs": int(np.count_nonzero(jobs)),
+        }
     return dict(sorted(totals.items(), key=lambda total: (-total[1]["seconds"], total[0])))
 
 
