@@ -151,7 +151,8 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     """Place the jobs of `order` as `place_jointly` does, each on the fastest form that has a place.
 
     A job whose place in `before` is free and as fast stays there. One whose places all offer less than the first of
-    `enough` of its best speed waits for the next pass, which asks for the second, and so on.
+    `enough` of its best speed waits for the next pass, which asks for the second, and so on. Returns whether any job
+    was placed.
     """
     cdef Draft plan = draft_of(draft), was = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
@@ -162,6 +163,7 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
     cdef int64_t node
+    cdef bint changed = False
     network.books = books_of(books)
     nodes.assign(network.books.nodes, network.books.nodes + network.books.node_count)
     network.books.nodes = nodes.data()
@@ -179,11 +181,15 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
         network.held_here = held.data()
         _count_held(&search)
         begin_index(&network.index, &jobs, network.work.rack_count, network.held_here)
-        _place_all(&search, ints(order))
+        changed = _place_all(&search, ints(order)) > 0 or changed
+    return changed
 
 
-cdef void _place_all(Search* search, Ints order) except *:
-    """Place the jobs of an order that have no place; a job whose place is taken comes once more at the end."""
+cdef int64_t _place_all(Search* search, Ints order) except -1:
+    """Place the jobs of an order that have no place; how many were placed.
+
+    A job whose place is taken comes once more at the end.
+    """
     cdef Draft* plan = search.draft
     cdef Gangs* jobs = search.gangs
     cdef vector[int64_t] queue
@@ -228,6 +234,7 @@ cdef void _place_all(Search* search, Ints order) except *:
             _note_changes(search, at)
         else:
             known[0] = Refused(changes, jobs.gpus[at], jobs.constraint[at], jobs.weight[at])
+    return changes
 
 
 cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
