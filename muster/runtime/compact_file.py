@@ -94,7 +94,11 @@ def write_compact(
 
 def _values(column: pl.Series, names: pl.Series | None) -> _Values:
     if names is not None and names.dtype == pl.String:
-        return _Values(column.to_numpy(), (len(names), texts(names.to_list())))
+        numbers = column.to_numpy()
+        if len(numbers) < len(names):  # some are of no row
+            used, numbers = np.unique(numbers, return_inverse=True)
+            names = names.gather(used)
+        return _Values(numbers, (len(names), texts(names.to_list())))
     if names is not None:
         first = np.array([0, *accumulate(names.list.len())], np.int64)
         flat = names.explode().drop_nulls().to_numpy()

@@ -52,13 +52,25 @@ def same_bits(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     return one.equals(other) and bool((signs[0] == signs[1]).all())
 
 
-@pytest.mark.parametrize(("rows", "names"), [(1, 1), (7, 2), (8, 3), (500, 300), (300_000, 70_000)])
+@pytest.mark.parametrize(
+    ("rows", "names"), [(1, 1), (7, 2), (8, 3), (500, 300), (40, 9_000), (300_000, 70_000)]
+)
 def test_a_compact_file_is_read_as_expanded(rows: int, names: int, tmp_path: Path) -> None:
     table, path = compact_table(rows, names), tmp_path / "table.parquet"
     write_compact(table.numbers, table.names, KINDS, path)
     read = pl.read_parquet(path)
     assert dict(read.schema) == KINDS
     assert same_bits(read, table.expanded())
+
+
+def test_names_of_no_row_take_no_room(tmp_path: Path) -> None:
+    sizes = []
+    for names in (40, 9_000):
+        table, path = compact_table(40, 40), tmp_path / "table.parquet"
+        more = {**table.names, "job_id": pl.Series([f"job {number} é" for number in range(names)])}
+        write_compact(table.numbers, more, KINDS, path)
+        sizes.append(path.stat().st_size)
+    assert sizes[1] <= sizes[0]
 
 
 def test_a_part_of_the_columns_is_read_as_expanded(tmp_path: Path) -> None:
