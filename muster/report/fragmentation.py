@@ -9,24 +9,24 @@ import polars as pl
 
 from muster.cluster.ledger_arrays import Ints
 from muster.report.free_time import seconds_free
-from muster.report.timeline import FloatArray, held, window
-from muster.runtime.records import Record
+from muster.report.timeline import FloatArray, window
+from muster.runtime.records import CompactTable, Record
 
 THOUSANDTHS = 1000
 """Of a GPU, as shares are counted."""
 
 
-def fragmentation(record: Record) -> float | None:
+def fragmentation(record: Record, held: CompactTable) -> float | None:
     """The share of free GPUs that a job of this trace, drawn at random, cannot use where they are.
 
     After the measure of Weng et al. (Beware of Fragmentation, ATC 2023), in GPUs only, weighted by time: on a
     node with f GPUs free, all f are lost to a job whose piece there, the lesser of its gang and the whole
-    node, is larger than f. None where no GPU was ever free.
+    node, is larger than f. None where no GPU was ever free. `held` has the rows of `compact_held`.
     """
     start, end = window(record)
     nodes = record.nodes().with_row_index("code")
-    code_of_node = pl.col("node").cast(pl.Enum(nodes["node"])).to_physical().cast(nodes["code"].dtype)
-    rows = held(record).select(code_of_node.alias("code"), "from_seconds", "to_seconds", "gpus")
+    code = held.numbers_among("node", nodes["node"]).cast(nodes["code"].dtype)
+    rows = held.numbers.select(code.alias("code"), "from_seconds", "to_seconds", "gpus")
     absent = _absent(record, nodes, start, end)
     rows = pl.concat([rows, absent]) if absent.height else rows
     stretches = (

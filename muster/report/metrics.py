@@ -14,7 +14,15 @@ import numpy as np
 import polars as pl
 
 from muster.report.fragmentation import fragmentation
-from muster.report.timeline import FloatArray, Steps, capacity, certified, held, jobs_in_system, window
+from muster.report.timeline import (
+    FloatArray,
+    Steps,
+    capacity,
+    certified,
+    compact_held,
+    jobs_in_system,
+    window,
+)
 from muster.runtime.records import Record
 
 NOT_COMPLETED = ("unfinished", "timed_out", "failed", "cancelled", "refused")
@@ -40,6 +48,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
     measured = jobs.filter("measured")
     done = measured.filter(pl.col("outcome") == "completed")
     tenants = _tenants(measured)
+    rows = compact_held(record)
     summary: dict[str, Any] = {
         "scheduler": record.scheduler,
         "trace": str(record.run["trace"]["source"]),
@@ -54,8 +63,8 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
         "jct_seconds": distribution(done["jct_seconds"]),
         "wait_seconds": distribution(done["wait_seconds"]),
         "slowdown": distribution(done["slowdown"]),
-        "utilization": _utilization(record, end),
-        "fragmentation": fragmentation(record),
+        "utilization": _utilization(record, rows.numbers, end),
+        "fragmentation": fragmentation(record, rows),
         "preemptions": int(measured["preemptions"].sum()),
         "restart_loss": _restart_loss(measured),
         "moves": int(measured["moves"].sum()),
@@ -73,7 +82,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
         "jct_bound": _jct_bound(record, done),
         "slowest_moment": _slowest_moment(measured),
         "tenants": tenants,
-        "reasons": _reasons(record, measured, end),
+        "reasons": _reasons(record, end),
         "decisions": record.decisions.height,
         "rules": dict(record.run["rules"]),
         "knowledge": record.run["knowledge"],
@@ -149,9 +158,8 @@ def _makespan(done: pl.DataFrame) -> float | None:
     return float(np.max(done["finish_seconds"].to_numpy()) - np.min(done["submit_seconds"].to_numpy()))
 
 
-def _utilization(record: Record, end: float) -> dict[str, float | None]:
+def _utilization(record: Record, rows: pl.DataFrame, end: float) -> dict[str, float | None]:
     """Allocated over capacity, weighted by time; None where the cluster states no capacity or no job any need."""
-    rows = held(record)
     seconds = (rows["to_seconds"] - rows["from_seconds"]).to_numpy()
     shares: dict[str, float | None] = {}
     for name, column in RESOURCES.items():
@@ -263,27 +271,27 @@ def _tenants(measured: pl.DataFrame) -> list[dict[str, Any]]:
     return entries
 
 
-def _reasons(record: Record, measured: pl.DataFrame, end: float) -> dict[str, dict[str, float]]:
+def _reasons(record: Record, end: float) -> dict[str, dict[str, float]]:
     """Why measured jobs waited: per reason the waiting seconds and the jobs it held up, longest first."""
-    if record.reasons.is_empty():
+    table, counted = record.compact_reasons, record.jobs["measured"].to_numpy()
+    if table.numbers.is_empty():
         return {}
-    names = record.reasons["reason"].unique()
-    rows = record.reasons.select(
-        pl.col("job_id").cast(pl.Enum(measured["job_id"]), strict=False).to_physical().alias("job"),
-        pl.col("reason").cast(pl.Enum(names)).to_physical(),
-        (pl.col("to_seconds").fill_null(end) - pl.col("from_seconds")).alias("seconds"),
-    ).drop_nulls("job")
-    job, code, seconds = (rows[column].to_numpy() for column in ("job", "reason", "seconds"))
+    names = table.names.get("reason", table.numbers["reason"].unique())
+    job = table.numbers_among("job_id", record.jobs["job_id"])
+    code = table.numbers_among("reason", names).to_numpy()
+    seconds = (table.numbers["to_seconds"].fill_null(end) - table.numbers["from_seconds"]).to_numpy()
+    if job.null_count() or not counted.all():
+        kept = job.is_not_null().to_numpy() & counted[job.fill_null(0).to_numpy()]
+        job, code, seconds = job.filter(pl.Series(kept)), code[kept], seconds[kept]
     totals = {}
-    for number, name in enumerate(names.to_list()):
-        of_reason = code == number
-        jobs = np.zeros(measured.height, np.bool_)
-        jobs[job[of_reason]] = True
-        if jobs.any():
-            totals[name] = {
-                "seconds": float(np.sum(seconds[of_reason])),
-                "jobs": int(np.count_nonzero(jobs)),
-            }
+    for number in np.flatnonzero(np.bincount(code)).tolist():
+        of_reason = np.flatnonzero(code == number)
+        jobs = np.zeros(len(counted), np.bool_)
+        jobs[job.to_numpy()[of_reason]] = True
+        totals[names[number]] = {
+            "seconds": float(np.sum(seconds[of_reason])),
+            "jobs": int(np.count_nonzero(jobs)),
+        }
     return dict(sorted(totals.items(), key=lambda total: (-total[1]["seconds"], total[0])))
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from muster.files import read_text
 from muster.problems import InputError, Problem
-from muster.runtime.records import NODE_QUANTITIES, TABLES, Record
+from muster.runtime.records import NODE_QUANTITIES, TABLES, CompactTable, Record
 
 # What the report reads of run.json, as path and kind; more may stand there.
 RUN_FIELDS: Sequence[tuple[str, type]] = (
@@ -65,7 +65,8 @@ def read_record(folder: Path) -> Record:
         problems.extend(bad.problems)
     if problems:
         raise InputError(*problems)
-    return Record(tables["jobs"], tables["allocations"], tables["decisions"], tables["reasons"], run)
+    jobs, allocations, decisions, reasons = (tables[name] for name in TABLES)
+    return Record(jobs, CompactTable(allocations), decisions, CompactTable(reasons), run)
 
 
 def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

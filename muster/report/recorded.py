@@ -10,7 +10,7 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.report.metrics import summarise
-from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
+from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, CompactTable, Record
 from muster.workload.trace import Trace
 
 RECORDED = "recorded"
@@ -28,7 +28,7 @@ def summary_of(record: Record) -> dict[str, Any]:
     Jobs whose start is not recorded count as unfinished.
     """
     on_any = pl.lit(record.nodes()["node"][0]).alias("node")  # Sums over the cluster need some node.
-    record = replace(record, allocations=record.allocations.with_columns(on_any))
+    record = replace(record, compact_allocations=CompactTable(record.allocations.with_columns(on_any)))
     return {**summarise(record), "fragmentation": None}
 
 
@@ -65,9 +65,9 @@ def recorded(trace: Trace, cluster: Cluster) -> Record:
     }
     return Record(
         jobs=_table(known, JOBS, len(jobs)),
-        allocations=_table(held, ALLOCATIONS, int(ended.sum())),
+        compact_allocations=CompactTable(_table(held, ALLOCATIONS, int(ended.sum()))),
         decisions=pl.DataFrame(schema=dict(DECISIONS)),
-        reasons=pl.DataFrame(schema=dict(REASONS)),
+        compact_reasons=CompactTable(pl.DataFrame(schema=dict(REASONS))),
         run={
             "trace": {"source": trace.source, "notes": list(trace.notes)},
             "cluster": cluster.to_dict(),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from muster.runtime.records import Record
+from muster.runtime.records import CompactTable, Record
 
 FloatArray = npt.NDArray[np.float64]
 _ROUNDING = 1e-6
@@ -90,12 +90,26 @@ def held(record: Record) -> pl.DataFrame:
     Jobs that take turns on the same GPUs (`slice_group`) hold them once: of their overlapping stretches on a
     GPU only the first keeps the GPU.
     """
-    start, end = window(record)
-    rows = record.allocations.with_columns(
+    return compact_held(record).expanded()
+
+
+def compact_held(record: Record) -> CompactTable:
+    """Return the rows of `held` as a compact table."""
+    table = record.compact_allocations
+    numbers = _within(table.numbers, *window(record))
+    if numbers["slice_group"].null_count() == numbers.height:
+        return CompactTable(numbers, table.names)
+    return CompactTable(_held_once(CompactTable(numbers, table.names).expanded()))
+
+
+def _within(rows: pl.DataFrame, start: float, end: float) -> pl.DataFrame:
+    return rows.with_columns(
         pl.col("from_seconds").clip(start, end), pl.col("to_seconds").fill_null(end).clip(start, end)
     )
-    if rows["slice_group"].null_count() == rows.height:
-        return rows
+
+
+def _held_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `held`, where some jobs take turns."""
     alone = rows.filter(pl.col("slice_group").is_null())
     turns = rows.filter(pl.col("slice_group").is_not_null())
     others = turns.with_columns(pl.lit(0.0).alias("gpus"))

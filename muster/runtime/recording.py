@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +14,9 @@ from muster.cluster.ledger import gpu_ids
 from muster.cluster.ledger_arrays import GPU, MICRO, ROLES, WHOLE
 from muster.cluster.resources import RESOURCES
 from muster.runtime.allocation_lifecycle import HeldArray, PendingArray
-from muster.runtime.recording_core import distinct_masks, distinct_reasons
-from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
+from muster.runtime.recording_core import explained_columns, held_columns
+from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, CompactTable
+from muster.schedulers.reasons import REASONS as REASON_CODES
 from muster.schedulers.reasons import reason
 from muster.schedulers.workers_and_servers.sizes import utility
 from muster.workload.jobs import (
@@ -82,34 +82,30 @@ def _bound(asked: AskedArray, name: Literal["min_gpus", "max_gpus"]) -> NDArray[
     return bound
 
 
-def allocations_frame(
+def allocations_table(
     held: HeldArray, table: JobTable, cluster: Cluster, columns: Collection[str] = ALLOCATIONS
-) -> pl.DataFrame:
+) -> CompactTable:
     """The table of what was held, a row a job, node, role and stretch of time; these columns of it."""
-    mask_of, first = distinct_masks(held)
-    gpus = [list(gpu_ids(mask)) for mask in held["mask"][first].tolist()]
-    counts = np.array([len(one) for one in gpus], np.float64)
-    makers: dict[str, Callable[[], Any]] = {
-        "job_id": lambda: table.ids.gather(held["job"]),
-        "node": lambda: _named([node.name for node in cluster.nodes], held["node"]),
-        "role": lambda: _named(ROLES, held["role"]),
-        "gpu_ids": lambda: pl.Series(gpus, dtype=pl.List(pl.Int64)).gather(mask_of),
-        "gpus": lambda: counts[mask_of] * held["milli"] / WHOLE,
-        **{
-            resource.name: partial(_amounts, held, at)
-            for at, resource in enumerate(RESOURCES)
-            if at != GPU  # which are counted in the mask
-        },
-        "slice_group": lambda: pl.Series(held["group"]).replace(-1, None),
-        "from_seconds": lambda: held["from"],
-        "to_seconds": lambda: held["to"],
+    fields, first = held_columns(held)
+    numbers = {
+        "job_id": fields["job"],
+        "node": fields["node"],
+        "role": fields["role"],
+        "gpu_ids": fields["mask"],
+        "gpus": fields["gpus"],
+        **{resource.name: fields["amount"][at] for at, resource in enumerate(RESOURCES) if at != GPU},
+        "slice_group": pl.Series(fields["group"]).replace(-1, None),
+        "from_seconds": fields["from"],
+        "to_seconds": fields["to"],
     }
-    return _made(makers, ALLOCATIONS, columns)
-
-
-def _amounts(held: HeldArray, resource: int) -> NDArray[np.float64]:
-    amounts: NDArray[np.float64] = held["amount"][:, resource] / MICRO
-    return amounts
+    gpus = [list(gpu_ids(mask)) for mask in held["mask"][first].tolist()]
+    names = {
+        "job_id": table.ids,
+        "node": pl.Series([node.name for node in cluster.nodes]),
+        "role": pl.Series(ROLES),
+        "gpu_ids": pl.Series(gpus, dtype=pl.List(pl.Int64)),
+    }
+    return _compact(numbers, names, ALLOCATIONS, columns)
 
 
 def decisions_frame(columns: NDArray[np.float64]) -> pl.DataFrame:
@@ -119,31 +115,38 @@ def decisions_frame(columns: NDArray[np.float64]) -> pl.DataFrame:
     return frame.with_columns(pl.col(free) / MICRO, pl.col("value", "bound").fill_nan(None)).cast(DECISIONS)  # type: ignore[arg-type]
 
 
-def reasons_frame(
+def reasons_table(
     explained: PendingArray, table: JobTable, columns: Collection[str] = REASONS
-) -> pl.DataFrame:
+) -> CompactTable:
     """The table of why jobs waited, a row a stretch of time with one reason; these columns of it."""
-    reason_of, first = distinct_reasons(explained)
-    # Lists of numbers, and no list of tuples: those bring the garbage collector in where there are thousands.
-    codes, a, b = (explained[name][first].tolist() for name in ("code", "a", "b"))
-    makers: dict[str, Callable[[], Any]] = {
-        "job_id": lambda: table.ids.gather(explained["job"]),
-        "reason": lambda: _named([reason(code).name for code in codes], reason_of),
-        "parameters": lambda: _named(
-            [reason(code).to_json(*numbers) for code, *numbers in zip(codes, a, b, strict=True)], reason_of
-        ),
-        "from_seconds": lambda: explained["from"],
-        "to_seconds": lambda: explained["to"],
+    fields, first = explained_columns(explained)
+    numbers = {
+        "job_id": fields["job"],
+        "reason": fields["code"],
+        "parameters": fields["reason"],
+        "from_seconds": fields["from"],
+        "to_seconds": fields["to"],
     }
-    return _made(makers, REASONS, columns)
+    names = {"job_id": table.ids, "reason": pl.Series(list(REASON_CODES))}
+    if "parameters" in columns:
+        # Lists of numbers, and no list of tuples: those bring the garbage collector in where there are thousands.
+        codes, a, b = (explained[name][first].tolist() for name in ("code", "a", "b"))
+        texts = [reason(code).to_json(*numbers) for code, *numbers in zip(codes, a, b, strict=True)]
+        names["parameters"] = pl.Series(texts, dtype=pl.String)
+    return _compact(numbers, names, REASONS, columns)
 
 
-def _made(
-    makers: Mapping[str, Callable[[], Any]], schema: Mapping[str, pl.DataType], columns: Collection[str]
-) -> pl.DataFrame:
-    """The columns of a table that are asked for, each made by its own function, in the order of the schema."""
-    chosen = {name: kind for name, kind in schema.items() if name in columns}
-    return pl.DataFrame({name: makers[name]() for name in chosen}).cast(chosen)  # type: ignore[arg-type]
+def _compact(
+    numbers: Mapping[str, Any],
+    names: Mapping[str, pl.Series],
+    schema: Mapping[str, pl.DataType],
+    columns: Collection[str],
+) -> CompactTable:
+    """The columns of a table that are asked for, in the order of the schema."""
+    chosen = [name for name in schema if name in columns]
+    kinds = {name: schema[name] for name in chosen if name not in names}
+    table = pl.DataFrame({name: numbers[name] for name in chosen}).cast(kinds)  # type: ignore[arg-type]
+    return CompactTable(table, {name: names[name] for name in chosen if name in names})
 
 
 def _named(names: list[str] | tuple[str, ...], numbers: NDArray[Any]) -> pl.Series:

@@ -1,11 +1,12 @@
-"""Numbers for the distinct values of a record's long columns, so that each is looked up or written as text once."""
+"""The long tables of a record as columns, of whose distinct values each is looked up or written as text once."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libcpp.vector cimport vector
 
 cimport numpy as cnp
 
 from muster.cluster.arrays cimport records
+from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, count_bits
 from muster.runtime.lifecycle cimport Held, PendingInterval, held_at, held_size
 
 import numpy as np
@@ -62,34 +63,55 @@ cdef extern from * nogil:
         size_t size()
 
 
-def distinct_masks(held):
-    """Of each record of HELD the number of its mask among the distinct ones, and the first record that has each."""
+def held_columns(held):
+    """The fields of the records of HELD as arrays, quantities in their units, and the first record that has each mask.
+
+    `mask` is the number of a record's mask among the distinct ones; `amount` has a row for each resource but GPUs,
+    whose place is left as it is.
+    """
+    cdef int64_t at, resource, count = len(held)
     cdef Held* rows = <Held*> records(held, held_size(_RESOURCES))
+    cdef Held* row
     cdef Numbering numbering
     cdef vector[int64_t] first
-    cdef int64_t at, count = len(held)
-    cdef cnp.ndarray numbers = np.empty(count, np.uint32)
-    cdef uint32_t* number = <uint32_t*> cnp.PyArray_DATA(numbers)
+    masks, jobs, nodes, roles = [np.empty(count, np.uint32) for _ in range(4)]
+    groups, gpus = np.empty(count, np.int32), np.empty(count)
+    begins, ends, amounts = np.empty(count), np.empty(count), np.empty((_RESOURCES, count))
+    cdef uint32_t[::1] mask = masks, job = jobs, node = nodes, role = roles
+    cdef int32_t[::1] group = groups
+    cdef double[::1] gpu = gpus, begin = begins, end = ends
+    cdef double[:, ::1] amount = amounts
     for at in range(count):
-        number[at] = numbering.number(held_at(rows, at, _RESOURCES).mask, 0, 0)
+        row = held_at(rows, at, _RESOURCES)
+        mask[at] = numbering.number(row.mask, 0, 0)
         if numbering.size() > first.size():
             first.push_back(at)
-    return numbers, np.array(first, np.int64)
+        job[at], node[at], role[at], group[at] = row.job, row.node, row.role, row.group
+        gpu[at] = <double> count_bits(row.mask) * row.milli / <double> WHOLE
+        begin[at], end[at] = row.begin, row.end
+        for resource in range(GPU + 1, _RESOURCES):
+            amount[resource, at] = row.amount[resource] / <double> MICRO
+    columns = {"mask": masks, "job": jobs, "node": nodes, "role": roles, "group": groups, "gpus": gpus}
+    return {**columns, "from": begins, "to": ends, "amount": amounts}, np.array(first, np.int64)
 
 
-def distinct_reasons(explained):
-    """Of each record of PENDING_INTERVAL the number of its reason among the distinct ones, and the first of each.
+def explained_columns(explained):
+    """The fields of the records of PENDING_INTERVAL as arrays, and the first record that has each reason.
 
-    Reasons differ by code or by one of their two numbers.
+    `reason` is the number of a record's reason among the distinct ones: reasons differ by code or by a number.
     """
+    cdef int64_t at, count = len(explained)
     cdef PendingInterval* rows = <PendingInterval*> records(explained, sizeof(PendingInterval))
     cdef Numbering numbering
     cdef vector[int64_t] first
-    cdef int64_t at, count = len(explained)
-    cdef cnp.ndarray numbers = np.empty(count, np.uint32)
-    cdef uint32_t* number = <uint32_t*> cnp.PyArray_DATA(numbers)
+    reasons, jobs, codes = [np.empty(count, np.uint32) for _ in range(3)]
+    begins, ends = np.empty(count), np.empty(count)
+    cdef uint32_t[::1] reason = reasons, job = jobs, code = codes
+    cdef double[::1] begin = begins, end = ends
     for at in range(count):
-        number[at] = numbering.number(rows[at].code, bits(rows[at].a), bits(rows[at].b))
+        reason[at] = numbering.number(rows[at].code, bits(rows[at].a), bits(rows[at].b))
         if numbering.size() > first.size():
             first.push_back(at)
-    return numbers, np.array(first, np.int64)
+        job[at], code[at], begin[at], end[at] = rows[at].job, rows[at].code, rows[at].begin, rows[at].end
+    columns = {"reason": reasons, "job": jobs, "code": codes, "from": begins, "to": ends}
+    return columns, np.array(first, np.int64)

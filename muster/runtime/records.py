@@ -7,7 +7,8 @@ A record is a folder: `jobs.parquet`, `allocations.parquet`, `decisions.parquet`
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import polars as pl
 from muster.cluster.resources import FURTHER, RESOURCES
 from muster.files import write_parquet
 from muster.formatting import as_json_text
+from muster.runtime.compact_file import write_compact
 
 
 class Column(NamedTuple):
@@ -153,18 +155,51 @@ NODE_QUANTITIES = tuple(resource.name for resource in RESOURCES)
 
 
 @dataclass(frozen=True)
+class CompactTable:
+    """A table in little room: texts and lists, of which there are few, stand in it as numbers."""
+
+    numbers: pl.DataFrame
+    names: Mapping[str, pl.Series] = field(default_factory=dict)
+    """Of these columns, what each number from 0 on stands for. No name: the columns are as they are."""
+
+    def expanded(self) -> pl.DataFrame:
+        """Return the table itself."""
+        columns = (names.gather(self.numbers[name]).alias(name) for name, names in self.names.items())
+        return self.numbers.with_columns(columns)
+
+    def numbers_among(self, column: str, others: pl.Series) -> pl.Series:
+        """Return the number of each row's text among others, all distinct; null: it is none of them."""
+        numbers, names = self.numbers[column], self.names.get(column)
+        if names is None:
+            return numbers.cast(pl.Enum(others), strict=False).to_physical()
+        if names.equals(others):
+            return numbers
+        return names.cast(pl.Enum(others), strict=False).to_physical().gather(numbers)
+
+
+@dataclass(frozen=True)
 class Record:
     """What happened in one run."""
 
     jobs: pl.DataFrame
-    allocations: pl.DataFrame
+    compact_allocations: CompactTable
     decisions: pl.DataFrame
-    reasons: pl.DataFrame
+    compact_reasons: CompactTable
     run: Mapping[str, Any]
     """Inputs, settings, versions and seed: enough to run it again.
 
     A real run also has `history`, its scheduler, settings and cluster from when on, and `until_seconds`, its end.
     """
+
+    @cached_property
+    def allocations(self) -> pl.DataFrame:
+        """The table of allocations."""
+        return self.compact_allocations.expanded()
+
+    @cached_property
+    def reasons(self) -> pl.DataFrame:
+        """The table of pending reasons."""
+        return self.compact_reasons.expanded()
 
     @property
     def scheduler(self) -> str:
@@ -195,9 +230,13 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Write the tables and `run.json` into an existing folder."""
-        for name in TABLES:
-            table: pl.DataFrame = getattr(self, name)
-            write_parquet(table, folder / f"{name}.parquet")
+        for name, kinds in TABLES.items():
+            path = folder / f"{name}.parquet"
+            compact: CompactTable | None = getattr(self, f"compact_{name}", None)
+            if compact is None or not compact.names or compact.numbers.is_empty():
+                write_parquet(getattr(self, name), path)
+            else:
+                write_compact(compact.numbers, compact.names, kinds, path)
         (folder / "run.json").write_text(as_json_text(self.run), encoding="utf-8")
 
 

@@ -65,6 +65,17 @@ cdef struct KindState:
     int64_t failed  # _NO_GPUS or _NO_PLACE from `placed` on; 0: all have a place
     int64_t tail  # the reason of the jobs beyond the zone at the last decision; -1: several
 
+# How the key of a running job changes with time while it holds the same: all that a decision reads of it, side by side.
+cdef struct Pace:
+    double reached  # GPU-seconds or iterations, or its key if that does not change
+    double rate  # of that, from `since` on
+    double since
+    double believed  # iterations in all; NaN where the key is the service attained
+    double scale  # seconds an iteration at the reference
+    double gpus
+    double cost  # by which its key is better, because an interruption costs it so much
+    int64_t demand  # millionths of a GPU
+
 # What a decision asks of a running job again and again.
 cdef struct Held:
     int64_t demand  # millionths of a GPU
@@ -99,6 +110,7 @@ cdef class CompiledScheduler:
     cdef vector[uint8_t] chosen  # by job, of running ones
     cdef vector[int64_t] stopped  # by job: the chain that it held, or -1
     cdef vector[double] until  # by job: when it may be interrupted
+    cdef vector[Pace] paces  # by job, of running ones
     cdef vector[Why] why  # by job
     cdef vector[int64_t] fit, take
     cdef NodeIndex index
@@ -106,6 +118,9 @@ cdef class CompiledScheduler:
     # Of one decision.
     cdef vector[Ranked] served, victims, fresh
     cdef vector[Held] held  # by place in `running`
+    cdef int64_t protected_demand, pinned_demand  # of running jobs that may not be interrupted yet; or never
+    cdef size_t last_protected  # place in `running` of the last that may be interrupted later
+    cdef double soonest_end  # of protection; -inf where this decision did not need it
     cdef vector[Left] trace
     cdef vector[int64_t] heap, changed
     cdef vector[double] levels
@@ -123,6 +138,7 @@ cdef class CompiledScheduler:
 
     cdef void add_waiting(self, WorldView* world, int64_t job, double now) noexcept nogil
     cdef void add_running(self, int64_t job) noexcept nogil
+    cdef void _note_pace(self, WorldView* world, int64_t job) noexcept nogil
     cdef void decide(self, WorldView* world, double now) noexcept nogil
     cdef void attach(self, Books* books) noexcept nogil
     cdef void nodes_changed(self) noexcept nogil
@@ -133,14 +149,16 @@ cdef class CompiledScheduler:
     cdef void list_waiting(self, vector[int64_t]& jobs) noexcept nogil
     cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil
     cdef int64_t _releasing(self, WorldView* world) noexcept nogil
-    cdef void _rank_running(self, WorldView* world, double now) noexcept nogil
-    cdef void _read_running(self) noexcept nogil
-    cdef void _protect(self, WorldView* world, double now) noexcept nogil
+    cdef void _rank_running(self, double now) noexcept nogil
+    cdef void _read_running(self, double now) noexcept nogil
     cdef void _push(self, int64_t kind) noexcept nogil
     cdef Ranked _first_of(self, size_t at) noexcept nogil
     cdef int64_t _pop(self) noexcept nogil
     cdef bint _kind_comes_first(self, vector[Ranked]& others, size_t other) noexcept nogil
     cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil
+    cdef size_t _choose_running(
+        self, size_t at, size_t upto, double pinned_after, int64_t* free, size_t* first_left
+    ) noexcept nogil
     cdef void _stop_others(self, WorldView* world) noexcept nogil
     cdef void _serve(self, WorldView* world, int64_t turn) noexcept nogil
     cdef size_t _end(self, int64_t kind, int64_t turn) noexcept nogil

@@ -8,14 +8,14 @@ jobs of a kind that start are the first of its queue, and the others wait for on
 place on. A decision therefore looks at the running jobs, the jobs that start, and the jobs whose reason changes.
 """
 
-from libc.math cimport INFINITY, ceil, isnan
+from libc.math cimport INFINITY, NAN, ceil, isnan
 from libcpp.algorithm cimport lower_bound, sort, upper_bound
 
 from muster.cluster.arrays cimport bools, ints
 from muster.cluster.even_core cimport even_gangs
 from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job
 from muster.schedulers.placement.rules_core cimport CONSOLIDATE, PACK, Scratch, fewest_nodes, place_job
-from muster.workload.jobs_core cimport RUNNING, WAITING, left_of, protection_end, service_of
+from muster.workload.jobs_core cimport WAITING, left_of, protection_end, service_of, to_millionth
 
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
@@ -34,11 +34,19 @@ cdef size_t _FEW_KINDS = 16  # which are searched one by one
 cdef int64_t _SEVERAL = -1  # reasons, in the place of one
 
 
-cdef double interruption_cost(Fact* fact, double now) noexcept nogil:
-    """Expected seconds lost if a job is interrupted now."""
-    if fact.state == RUNNING and not isnan(fact.unsaved_since):
-        return fact.restart_cost + (now - fact.unsaved_since)
-    return fact.restart_cost
+cdef inline double _key_at(CompiledScheduler self, Pace* pace, double now) noexcept nogil:
+    """The key of a running job; it is better by what an interruption costs."""
+    cdef double key
+    if self.order < REMAINING_SECONDS:
+        return pace.reached
+    key = to_millionth(pace.reached + pace.rate * max(now - pace.since, 0.0))
+    if not isnan(pace.believed):
+        key = max(pace.believed - key, 0.0) * pace.scale
+    elif self.order == ATTAINED_QUEUES:
+        return upper_bound(self.queues.begin(), self.queues.end(), key) - self.queues.begin()
+    if self.order == REMAINING_SERVICE:
+        key *= pace.gpus
+    return key - pace.cost
 
 
 cdef class CompiledScheduler:
@@ -68,6 +76,8 @@ cdef class CompiledScheduler:
         self.chosen.resize(kind_of.shape[0])
         self.stopped.resize(kind_of.shape[0], -1)
         self.until.resize(kind_of.shape[0], -INFINITY)
+        self.paces.resize(kind_of.shape[0])
+        self.soonest_end = -INFINITY
         self.why.resize(kind_of.shape[0])
         self.fit.resize(node_allowed.shape[1])
         self.take.resize(node_allowed.shape[1])
@@ -128,6 +138,34 @@ cdef class CompiledScheduler:
         self.running_count += 1
         self.running_demand += self.kinds[self.kind_of[job]].demand
 
+    cdef void _note_pace(self, WorldView* world, int64_t job) noexcept nogil:
+        """Note how the key of a running job will change until it holds something else, and its protection.
+
+        A job of a simulation loses `restart_cost` in an interruption, whenever that is.
+        """
+        cdef Asked* asked = &world.asked[job]
+        cdef Fact* fact = &world.facts[job]
+        cdef Pace* pace = &self.paces[job]
+        pace.demand, pace.gpus, pace.cost = self.kinds[self.kind_of[job]].demand, asked.gpus, 0.0
+        pace.believed = asked.believed if self.order <= REMAINING_SERVICE else NAN
+        if self.order < REMAINING_SECONDS:
+            pace.reached, pace.rate, pace.since = self._key(world, job, 0.0), 0.0, 0.0
+        elif isnan(pace.believed):
+            pace.reached, pace.rate, pace.since = fact.attained, fact.held, fact.settled
+        else:
+            pace.reached, pace.rate, pace.since = fact.done, fact.rate, max(fact.settled, fact.resumes)
+            pace.scale = asked.ideal / asked.iterations
+        if not self.some_protected:
+            return
+        if REMAINING_SECONDS <= self.order <= ATTAINED:
+            pace.cost = fact.restart_cost
+            if self.order == REMAINING_SERVICE or self.order == ATTAINED:
+                pace.cost *= fact.held
+        if self.preemptive or self.resize_restarts:
+            self.until[job] = protection_end(asked, fact, self.work_per_interruption)
+            if self.takes_turns and fact.restart_cost > 0:
+                self.until[job] = max(self.until[job], fact.resumes + self.quantum)
+
     cdef void attach(self, Books* books) noexcept nogil:
         """Jobs are placed on these books."""
         self.index.attach(books)
@@ -172,6 +210,7 @@ cdef class CompiledScheduler:
             state, queue = &self.kinds[kind], &self.waiting[kind]
             for place in range(state.head, state.placed):
                 self.add_running(queue.at(place).job)
+                self._note_pace(world, queue.at(place).job)
                 self.waiting_count -= 1
                 self.waiting_demand -= state.demand
             state.head = state.placed
@@ -211,6 +250,9 @@ cdef class CompiledScheduler:
         cdef size_t at
         self.stable_until = self.next_wake = INFINITY
         self.wake_on = ON_ALL & ~ON_COMPLETION
+        for at in range(self.victims.size()):
+            if world.books.heads[self.victims[at].job] >= 0:
+                self._note_pace(world, self.victims[at].job)
         self.served.clear()
         self.victims.clear()
         self.changed.clear()
@@ -218,11 +260,10 @@ cdef class CompiledScheduler:
         if not self.waiting_count:
             return
         self.blocked = self.promised = self.in_vain = False
+        self.soonest_end = -INFINITY
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].placed = self.kinds[self.waiting_kinds[at]].head
             self.kinds[self.waiting_kinds[at]].failed = 0
-        if self.preemptive or self.resize_restarts:
-            self._protect(world, now)
         if self.preemptive and self.waiting_demand <= world.books.totals[GPU] and not world.books.delayed[0]:
             # There are GPUs for all: none has to be taken from a running job.
             for at in range(self.waiting_kinds.size()):
@@ -235,8 +276,8 @@ cdef class CompiledScheduler:
         if self.preemptive:
             if self.running_count < <int64_t> self.running.size():
                 self.forget_stopped(world, 0, now)
-            self._rank_running(world, now)
-            self._read_running()
+            self._rank_running(now)
+            self._read_running(now)
             self.free_before = world.books.totals[GPU] + self._releasing(world)
             self._walk(world, now, self.free_before)
             for at in range(self.waiting_kinds.size()):
@@ -259,53 +300,49 @@ cdef class CompiledScheduler:
                 releasing += world.books.nodes[node].releasing[GPU]
         return releasing
 
-    cdef void _rank_running(self, WorldView* world, double now) noexcept nogil:
-        """Sort the running jobs by key and arrival; a key is better by what an interruption costs."""
-        cdef bint counts_cost = self.some_protected and REMAINING_SECONDS <= self.order <= ATTAINED
-        cdef bint by_service = self.order == REMAINING_SERVICE or self.order == ATTAINED
-        cdef bint plain_service = self.order == ATTAINED
-        cdef Py_ssize_t at, place, steps = 0
+    cdef void _rank_running(self, double now) noexcept nogil:
+        """Sort the running jobs by key and arrival."""
+        cdef Py_ssize_t at, place, steps = 0, count = self.running.size()
+        cdef Ranked* running = self.running.data()
+        cdef Pace* paces = self.paces.data()
         cdef Ranked one
-        cdef Ranked* here
-        cdef double cost
-        for at in range(<Py_ssize_t> self.running.size()):
-            here = &self.running[at]
-            here.key = service_of(&world.facts[here.job], now) if plain_service else self._key(world, here.job, now)
-            if counts_cost:
-                cost = interruption_cost(&world.facts[here.job], now)
-                here.key -= cost * (world.facts[here.job].held if by_service else 1.0)
+        for at in range(count):
+            running[at].key = _key_at(self, &paces[running[at].job], now)
         # They are nearly sorted from the last decision.
-        for at in range(1, <Py_ssize_t> self.running.size()):
-            one, place = self.running[at], at - 1
-            while place >= 0 and one < self.running[place]:
-                self.running[place + 1] = self.running[place]
+        for at in range(1, count):
+            one, place = running[at], at - 1
+            while place >= 0 and one < running[place]:
+                running[place + 1] = running[place]
                 place -= 1
                 steps += 1
-            self.running[place + 1] = one
-            if steps > 8 * <Py_ssize_t> self.running.size():
+            running[place + 1] = one
+            if steps > 8 * count:
                 sort(self.running.begin(), self.running.end())
                 return
 
-    cdef void _read_running(self) noexcept nogil:
-        """Put side by side what is asked of the running jobs in their order."""
+    cdef void _read_running(self, double now) noexcept nogil:
+        """Put side by side what is asked of the running jobs in their order, and find those that are protected."""
         cdef size_t at
-        cdef int64_t job
+        cdef int64_t job, demand
+        cdef int64_t protected = 0, pinned = 0  # demands of jobs that may not be interrupted now; not at all
+        cdef double until, soonest = INFINITY
+        cdef Ranked* running = self.running.data()
+        cdef Held* held
         self.held.resize(self.running.size())
+        held = self.held.data()
+        self.last_protected = 0
         for at in range(self.running.size()):
-            job = self.running[at].job
-            self.held[at].demand, self.held[at].until = self.kinds[self.kind_of[job]].demand, self.until[job]
-
-    cdef void _protect(self, WorldView* world, double now) noexcept nogil:
-        """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
-        cdef size_t at
-        cdef int64_t job
-        if not self.some_protected:
-            return
-        for at in range(self.running.size()):
-            job = self.running[at].job
-            self.until[job] = protection_end(&world.asked[job], &world.facts[job], self.work_per_interruption)
-            if self.takes_turns and interruption_cost(&world.facts[job], now) > 0:
-                self.until[job] = max(self.until[job], world.facts[job].resumes + self.quantum)
+            job = running[at].job
+            demand, until = self.paces[job].demand, self.until[job]
+            held[at].demand, held[at].until = demand, until
+            if until > now:
+                protected += demand
+                soonest = min(soonest, until)
+                if until <= _FOREVER:
+                    self.last_protected = at
+                else:
+                    pinned += demand
+        self.protected_demand, self.pinned_demand, self.soonest_end = protected, pinned, soonest
 
     # Queues merged by rank: a heap of kinds, first of which is the one whose job at its cursor comes first.
 
@@ -356,54 +393,62 @@ cdef class CompiledScheduler:
     cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil:
         """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
-        A running job holds what its kind demands. One that is protected beyond `pinned_after` is chosen first. `free`
-        is in millionths of a GPU. The waiting jobs before the cursor of their kind are chosen.
+        A running job holds what its kind demands. One that is protected beyond `pinned_after`, which is now or for
+        ever, is chosen first. `free` is in millionths of a GPU. The waiting jobs before the cursor of their kind are
+        chosen.
         """
-        cdef size_t at = 0, running = self.running.size(), last_pinned = 0, first_left = running
-        cdef int64_t kind, demand
+        cdef size_t at = 0, upto, running = self.running.size(), first_left = running
+        cdef int64_t kind
         cdef KindState* state
-        cdef Ranked waits  # the first of the heap
-        free += self.running_demand
-        for at in range(running if self.some_protected else 0):
-            if self.held[at].until > pinned_after:
-                free -= self.held[at].demand
-                last_pinned = at if self.held[at].until <= _FOREVER else last_pinned
+        cdef Ranked* ranked = self.running.data()
+        free += self.running_demand - (self.pinned_demand if pinned_after == _FOREVER else self.protected_demand)
         self.heap.clear()
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].cursor = self.kinds[self.waiting_kinds[at]].head
             self._push(self.waiting_kinds[at])
         at = 0
-        if not self.heap.empty():
-            waits = self._first_of(0)
-        while free > 0 and (at < running or not self.heap.empty()):
-            if not self.heap.empty() and (at == running or waits < self.running[at]):
-                kind = self._pop()
-                state = &self.kinds[kind]
-                if state.demand <= free:
-                    free -= state.demand
-                    state.cursor += 1
-                    if state.cursor < self.waiting[kind].size():
-                        self._push(kind)
-                else:
-                    first_left = min(first_left, at)
-                    if self.strict:
-                        break
-                if not self.heap.empty():
-                    waits = self._first_of(0)
-                continue
-            demand = self.held[at].demand
-            self.chosen[self.running[at].job] = demand <= free or self.held[at].until > pinned_after
-            if not self.held[at].until > pinned_after:
-                if demand <= free:
-                    free -= demand
-                else:
-                    first_left = min(first_left, at)
-                    if self.strict:
-                        break
-            at += 1
-        self.in_turn = last_pinned < min(first_left, at)
+        while True:
+            upto = running
+            if not self.heap.empty():
+                upto = lower_bound(ranked + at, ranked + running, self._first_of(0)) - ranked
+            at = self._choose_running(at, upto, pinned_after, &free, &first_left)
+            if at < upto or self.heap.empty() or free <= 0:
+                break
+            kind = self._pop()
+            state = &self.kinds[kind]
+            if state.demand <= free:
+                free -= state.demand
+                state.cursor += 1
+                if state.cursor < self.waiting[kind].size():
+                    self._push(kind)
+            else:
+                first_left = min(first_left, at)
+                if self.strict:
+                    break
+        self.in_turn = (0 if pinned_after == _FOREVER else self.last_protected) < min(first_left, at)
         for at in range(at, running):
-            self.chosen[self.running[at].job] = self.held[at].until > pinned_after
+            self.chosen[ranked[at].job] = self.held[at].until > pinned_after
+
+    cdef size_t _choose_running(
+        self, size_t at, size_t upto, double pinned_after, int64_t* free, size_t* first_left
+    ) noexcept nogil:
+        """Choose of the running jobs between two places; the place of the one with which choosing ends."""
+        cdef Ranked* ranked = self.running.data()
+        cdef Held* held = self.held.data()
+        cdef uint8_t* chosen = self.chosen.data()
+        cdef int64_t left = free[0]
+        cdef bint pinned, fits
+        while at < upto and left > 0:
+            pinned, fits = held[at].until > pinned_after, held[at].demand <= left
+            chosen[ranked[at].job] = pinned | fits
+            left -= held[at].demand if fits & (not pinned) else 0
+            if not (pinned | fits):
+                first_left[0] = min(first_left[0], at)
+                if self.strict:
+                    break
+            at += 1
+        free[0] = left
+        return at
 
     cdef void _stop_others(self, WorldView* world) noexcept nogil:
         """Stop the running jobs that are not chosen."""
@@ -575,18 +620,12 @@ cdef class CompiledScheduler:
 
     cdef void _name_protection(self, WorldView* world, double now) noexcept nogil:
         """Find the jobs that wait only because running jobs may not be interrupted yet."""
-        cdef double soonest = INFINITY
         cdef size_t at
         cdef int64_t job, free
         self.protection_ends = INFINITY
-        if not self.preemptive or not self.some_protected:
+        if not self.preemptive or not self.some_protected or self.soonest_end == INFINITY:
             return
-        for at in range(self.held.size()):
-            if self.held[at].until > now:
-                soonest = min(soonest, self.held[at].until)
-        if soonest == INFINITY:
-            return
-        self.protection_ends = max(soonest - now, 0.0)
+        self.protection_ends = max(self.soonest_end - now, 0.0)
         free = world.books.totals[GPU] + self._releasing(world)
         if self.in_turn and free == self.free_before:
             # All protected jobs come before the first that is left out: without protection the same are chosen.
@@ -667,7 +706,9 @@ cdef class CompiledScheduler:
         if not waits:
             return
         self.wake_on = ON_ALL
-        for at in range(self.running.size() if self.some_protected else 0):
+        if self.soonest_end > -INFINITY:
+            free_to_stop, timers = self.soonest_end, self.soonest_end if self.resize_restarts else INFINITY
+        for at in range(self.running.size() if self.some_protected and self.soonest_end == -INFINITY else 0):
             job = self.running[at].job
             if self.until[job] > now:
                 if self.resize_restarts and self.until[job] < INFINITY:

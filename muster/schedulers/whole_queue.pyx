@@ -90,13 +90,14 @@ cdef class WholeQueueScheduler(CompiledScheduler):
             return
         if self.running_count < <int64_t> self.running.size():
             self.forget_stopped(world, 0, now)
-        self._protect(world, now)
+        for at in range(self.running.size()):
+            self._note_pace(world, self.running[at].job)
         self._by_key.clear()
         for at in range(self.waiting_kinds.size()):
             for place in range(self.waiting[self.waiting_kinds[at]].size()):
                 self._by_key.push_back(self.waiting[self.waiting_kinds[at]][place])
         if self.preemptive:
-            self._rank_running(world, now)
+            self._rank_running(now)
             self._by_key.insert(self._by_key.end(), self.running.begin(), self.running.end())
         sort(self._by_key.begin(), self._by_key.end())
         self._promote(world, now)

@@ -12,7 +12,7 @@ import polars as pl
 
 import muster
 from muster.formatting import duration
-from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
+from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, CompactTable, Record
 from muster.schedulers.reasons import REASONS as REASONS_BY_NAME
 from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
@@ -75,9 +75,9 @@ def _record(store: Store, status: DaemonStatus) -> Record:
     ]
     return Record(
         jobs=pl.DataFrame(jobs, schema=JOBS),
-        allocations=pl.DataFrame(allocations, schema=ALLOCATIONS),
+        compact_allocations=CompactTable(pl.DataFrame(allocations, schema=ALLOCATIONS)),
         decisions=pl.DataFrame(store.decisions(), schema=DECISIONS),
-        reasons=pl.DataFrame(reasons, schema=REASONS),
+        compact_reasons=CompactTable(pl.DataFrame(reasons, schema=REASONS)),
         run=_described(status, len(rows), store, now),
     )
 

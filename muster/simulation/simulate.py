@@ -20,7 +20,7 @@ from muster.cluster.portable_math import exp
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.runtime.allocation_lifecycle import HeldArray
-from muster.runtime.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
+from muster.runtime.recording import allocations_table, decisions_frame, jobs_frame, reasons_table
 from muster.runtime.records import FIGURE_COLUMNS, TABLES, Record
 from muster.runtime.slowest_core import slowest_by_job
 from muster.schedulers.contract import Scheduler
@@ -144,9 +144,11 @@ def simulate(
         described["jct_bound"] = jct_bound(world, options, measured, held)
     record = Record(
         jobs=jobs_frame(table, measured, slowest),
-        allocations=allocations_frame(held, table, cluster, _columns_of("allocations", options, held)),
+        compact_allocations=allocations_table(
+            held, table, cluster, _columns_of("allocations", options, held)
+        ),
         decisions=decisions_frame(decisions),
-        reasons=reasons_frame(explained, table, _columns_of("reasons", options, held)),
+        compact_reasons=reasons_table(explained, table, _columns_of("reasons", options, held)),
         run=described,
     )
     cpu = time.process_time() - began_cpu

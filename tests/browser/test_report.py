@@ -19,7 +19,7 @@ from muster.inputs import knowledge_of
 from muster.report.page import write_report
 from muster.report.record import read_record
 from muster.runtime.recorded_holding import holding_of
-from muster.runtime.records import Record
+from muster.runtime.records import CompactTable, Record
 from tests.browser.driven import DARK, PHONE, WIDE, axe_script
 from tests.report.hand_made import scheduled, tables, write, write_comparison
 
@@ -287,7 +287,7 @@ def test_the_recorded_history_stands_beside_the_runs(browser: Browser, tmp_path:
         pl.lit(None, pl.String).alias("node"), pl.lit(None, pl.List(pl.Int64)).alias("gpu_ids")
     )
     (folder / "recorded").mkdir()
-    replace(fifo, allocations=unplaced).write(folder / "recorded")
+    replace(fifo, compact_allocations=CompactTable(unplaced)).write(folder / "recorded")
     write_report(folder)
     with opened(browser, folder) as page:
         expect(page.locator(".assumed")).to_contain_text("(+0 %); half of the starts are within 0 s")

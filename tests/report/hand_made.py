@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
+from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, CompactTable, Record
 
 CPUS_PER_GPU, MEMORY_PER_GPU = 3.0, 60.0
 NODES, GPUS_PER_NODE = 4, 8
@@ -91,9 +91,9 @@ def tables(
     full_allocations = [{**allocation_defaults, **row} for row in allocations]
     return Record(
         pl.DataFrame(full_jobs, schema=JOBS),
-        pl.DataFrame(full_allocations, schema=ALLOCATIONS),
+        CompactTable(pl.DataFrame(full_allocations, schema=ALLOCATIONS)),
         pl.DataFrame(list(decisions), schema=DECISIONS),
-        pl.DataFrame(list(reasons), schema=REASONS),
+        CompactTable(pl.DataFrame(list(reasons), schema=REASONS)),
         run if run is not None else run_record(1, 4),
     )
 

@@ -93,7 +93,7 @@ def test_a_job_without_end_is_counted_and_not_averaged() -> None:
         *(pl.when(~cut).then(pl.col(name)).alias(name) for name in ("finish_seconds", "jct_seconds")),
         pl.when(cut).then(pl.lit("unfinished")).otherwise("outcome").alias("outcome"),
     )
-    summary = summarise(Record(jobs, record.allocations, record.decisions, record.reasons, record.run))
+    summary = summarise(replace(record, jobs=jobs))
     assert (summary["jobs"], summary["completed"], summary["unfinished"]) == (2, 1, 1)
     assert summary["jct_seconds"] == dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max"), 100.0)
     assert summary["wait_seconds"]["max"] == 0
@@ -106,7 +106,7 @@ def test_a_job_without_end_is_counted_and_not_averaged() -> None:
 def test_only_measured_jobs_count_in_times_and_all_in_use() -> None:
     record = two_jobs()
     jobs = record.jobs.with_columns((pl.col("job_id") == "B").alias("measured"))
-    summary = summarise(Record(jobs, record.allocations, record.decisions, record.reasons, record.run))
+    summary = summarise(replace(record, jobs=jobs))
     assert (summary["jobs"], summary["jobs_in_record"], summary["jct_seconds"]["mean"]) == (1, 2, 150.0)
     assert summary["utilization"]["gpu"] == pytest.approx(2 / 3)
 

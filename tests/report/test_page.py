@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -239,7 +240,7 @@ def test_jobs_left_out_and_cleaned_rows_are_reported(tmp_path: Path) -> None:
         (pl.col("job_id") != "job-0").alias("measured"),
     )
     run = {**record.run, "trace": {**record.run["trace"], "notes": ["3 rows without an end were dropped"]}}
-    cut = Record(jobs, record.allocations, record.decisions, record.reasons, run)
+    cut = replace(record, jobs=jobs, run=run)
     text = Page(write_report(write(cut, tmp_path)).read_text(encoding="utf-8")).text
     assert "2 of 39 jobs did not finish" in text
     assert "the 39 measured of 40 jobs" in text
@@ -265,7 +266,7 @@ def test_jobs_of_unknown_sensitivity_are_counted() -> None:
 
 def test_classes_of_knowledge_are_marked(tmp_path: Path) -> None:
     one, other = scheduled("fifo", jobs=20), scheduled("sjf", jobs=20)
-    blind = Record(one.jobs, one.allocations, one.decisions, one.reasons, {**one.run, "knowledge": "none"})
+    blind = replace(one, run={**one.run, "knowledge": "none"})
     text = Page(write_report(write_comparison([blind, other], tmp_path)).read_text(encoding="utf-8")).text
     assert "compare within a class" in text
 

@@ -12,7 +12,7 @@ from muster.cluster.ledger import gpu_ids
 from muster.cluster.ledger_arrays import MICRO, ROLES, WHOLE
 from muster.cluster.shipped import parse_cluster
 from muster.runtime.allocation_lifecycle import HELD, PENDING_INTERVAL
-from muster.runtime.recording import allocations_frame, reasons_frame
+from muster.runtime.recording import allocations_table, reasons_table
 from muster.runtime.records import ALLOCATIONS, REASONS
 from muster.schedulers.reasons import REASONS as CODES
 from muster.schedulers.reasons import reason
@@ -48,7 +48,9 @@ def test_reasons_are_those_of_each_row(rows: int, table: JobTable) -> None:
         for row in pending
         for kind in [reason(int(row["code"]))]
     ]
-    assert reasons_frame(pending, table).equals(pl.DataFrame(expected, schema=REASONS, orient="row"))
+    assert (
+        reasons_table(pending, table).expanded().equals(pl.DataFrame(expected, schema=REASONS, orient="row"))
+    )
 
 
 @pytest.mark.parametrize("rows", [0, 1, 400])
@@ -61,7 +63,7 @@ def test_allocations_are_those_of_each_row(rows: int, table: JobTable) -> None:
     held["amount"] = random.integers(0, 10**9, held["amount"].shape)
     held["role"], held["group"] = random.integers(0, len(ROLES), rows), random.integers(-1, 3, rows)
     held["from"], held["to"] = random.uniform(0, 100, rows), random.uniform(100, 200, rows)
-    frame = allocations_frame(held, table, CLUSTER)
+    frame = allocations_table(held, table, CLUSTER).expanded()
     assert dict(frame.schema) == ALLOCATIONS
     for row, made in zip(held, frame.iter_rows(named=True), strict=True):
         ids = list(gpu_ids(int(row["mask"])))

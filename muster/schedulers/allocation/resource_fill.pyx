@@ -92,6 +92,7 @@ cdef void divide_node(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil:
     cdef double value, reached = -1.0
     cdef bint possible = not is_overdrawn(draft, node)
     cdef Here here
+    placed.reserve(gangs.kinds[kind].gpus)
     _find_alone(draft, gangs, node, placed)
     if placed.empty():
         return
@@ -208,14 +209,18 @@ cdef void _climb(Draft* draft, Here* here) noexcept nogil:
             now = here.choice + job.chosen * resources
             for then in range(job.chosen + 1, job.last):
                 wanted = here.choice + then * resources
+                short_of = False
+                for resource in range(1, resources):
+                    short_of |= job.gpus * (wanted[resource] - now[resource]) > here.free[resource]
+                if short_of:
+                    continue
                 gain = job.weight / job.gpus * (here.speed[then] - here.speed[job.chosen])
-                cost, short_of = _EPSILON, False
+                cost = _EPSILON
                 for resource in range(1, resources):
                     more = wanted[resource] - now[resource]
-                    short_of = short_of or job.gpus * more > here.free[resource]
                     if more > 0:
                         cost += more / here.share[resource]
-                if not short_of and gain / cost > best_rate:
+                if gain / cost > best_rate:
                     best_i, best_then, best_rate = i, then, gain / cost
         if best_i < 0:
             return
@@ -272,8 +277,9 @@ cdef bint _make_room(Draft* draft, Here* here) noexcept nogil:
     cdef int64_t free[SLOTS]
     cdef int64_t i, then, resource, more, resources = here.resources
     cdef double net, most = _EPSILON
+    chosen.resize(here.count)
     for i in range(here.count):
-        chosen.push_back(here.jobs[i].chosen)
+        chosen[i] = here.jobs[i].chosen
     best = chosen
     for i in range(here.count):
         for then in range(chosen[i] + 1, here.jobs[i].last):
@@ -328,20 +334,29 @@ cdef int64_t _cheapest_step_down(
     Here* here, int64_t* trial, int64_t spared, int64_t* free, int64_t* lower
 ) noexcept nogil:
     """The job that loses least for each share of what is short; -1: none. `lower` gets its lower choice."""
-    cdef int64_t j, other, resource, given, used, found = -1, resources = here.resources
+    cdef int64_t j, other, resource, used, found = -1, resources = here.resources
+    cdef int64_t short_of[SLOTS]
+    cdef int64_t* now
+    cdef int64_t* then
+    cdef double* speed = here.speed
+    cdef Placed* job
     cdef double relief, loss, least = INFINITY
+    for resource in range(1, resources):
+        short_of[resource] = max(-free[resource], <int64_t> 0)
     for j in range(here.count):
         if j == spared:
             continue
-        for other in range(here.jobs[j].first, trial[j]):
+        job = &here.jobs[j]
+        now = here.choice + trial[j] * resources
+        for other in range(job.first, trial[j]):
+            then = here.choice + other * resources
             relief = 0.0
             for resource in range(1, resources):
-                given = here.choice[trial[j] * resources + resource] - here.choice[other * resources + resource]
-                used = min(here.jobs[j].gpus * given, max(-free[resource], <int64_t> 0))
+                used = min(job.gpus * (now[resource] - then[resource]), short_of[resource])
                 if used != 0:
                     relief += used / here.share[resource]
             if relief > _EPSILON:
-                loss = here.jobs[j].weight * (here.speed[trial[j]] - here.speed[other]) / relief
+                loss = job.weight * (speed[trial[j]] - speed[other]) / relief
                 if loss < least:
                     found, lower[0], least = j, other, loss
     return found
@@ -386,13 +401,15 @@ cdef double _part_step(Draft* draft, Gangs* gangs, int64_t node, int64_t number,
     if model.n_cpus == 0:
         return 0.0
     per_gpu(draft, number, now)
-    speed = speed_at(model, now)
     for resource in range(1, draft.resources):
         point[resource] = now[resource]
     for resource in range(1, 4):
         point[resource] = min(now[resource] + floor_of(free[resource], part.gpus), limit[resource])
     point[1] = min(point[1], max(now[1], micro(model.cpus[model.n_cpus - 1])))
     point[2] = min(point[2], max(now[2], micro(model.memory[model.n_memory - 1])))
+    if point[1] == now[1] and point[2] == now[2] and point[3] == now[3]:
+        return 0.0
+    speed = speed_at(model, now)
     gain = speed_at(model, point) - speed
     if gain <= _EPSILON:
         return 0.0

@@ -69,6 +69,9 @@ cdef double _EPSILON = 1e-9
 cdef int64_t _TRIED = 8  # nodes on which a job is tried
 cdef int64_t _GUESSES = 1 << 22  # how many guesses are kept, by class and node
 
+cdef enum:
+    _LANES = 8  # guesses that are compared at once
+
 ctypedef pair[double, int64_t] Ranked
 
 # What it counts that a job runs, as a part of its reference speed: all of it from the speed `up_to` on.
@@ -99,6 +102,12 @@ cdef struct Guesses:
     vector[vector[double]] of_class  # by class and node
     int64_t room  # how many more guesses may be kept
 
+# What is known of the jobs of a node until it changes.
+cdef struct OnNode:
+    bint known
+    double worth  # of all of them
+    vector[Ranked] may_leave  # those first that are worth least for each GPU
+
 # What a search works on; `cost` is the part of a job's speed that taking its place away loses.
 cdef struct Search:
     Draft* draft
@@ -109,6 +118,7 @@ cdef struct Search:
     FreeNodes* free
     Chosen* chosen
     Guesses* guesses
+    OnNode* on_node
 
 # That a job of a class gained nothing anywhere: after how many changes, on how many GPUs (gangs larger than any machine
 # are of one class), under which constraint, what it counted.
@@ -133,7 +143,7 @@ def place_jointly(draft, gangs, order, cost, running):
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef ForRunning counts = _for_running(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL)
     _place_all(&search, ints(order))
 
 
@@ -141,17 +151,19 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     """Place the jobs of `order` as `place_jointly` does, each on the fastest form that has a place.
 
     A job whose place in `before` is free and as fast stays there. One whose places all offer less than the first of
-    `enough` of its best speed waits for the next pass, which asks for the second, and so on.
+    `enough` of its best speed waits for the next pass, which asks for the second, and so on. Returns whether any job
+    was placed.
     """
     cdef Draft plan = draft_of(draft), was = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
     cdef ForRunning counts = _for_running(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
     cdef int64_t node
+    cdef bint changed = False
     network.books = books_of(books)
     nodes.assign(network.books.nodes, network.books.nodes + network.books.node_count)
     network.books.nodes = nodes.data()
@@ -169,11 +181,15 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
         network.held_here = held.data()
         _count_held(&search)
         begin_index(&network.index, &jobs, network.work.rack_count, network.held_here)
-        _place_all(&search, ints(order))
+        changed = _place_all(&search, ints(order)) > 0 or changed
+    return changed
 
 
-cdef void _place_all(Search* search, Ints order) except *:
-    """Place the jobs of an order that have no place; a job whose place is taken comes once more at the end."""
+cdef int64_t _place_all(Search* search, Ints order) except -1:
+    """Place the jobs of an order that have no place; how many were placed.
+
+    A job whose place is taken comes once more at the end.
+    """
     cdef Draft* plan = search.draft
     cdef Gangs* jobs = search.gangs
     cdef vector[int64_t] queue
@@ -181,6 +197,7 @@ cdef void _place_all(Search* search, Ints order) except *:
     cdef FreeNodes free
     cdef Chosen chosen
     cdef Guesses guesses
+    cdef vector[OnNode] on_node
     cdef vector[Refused] refused
     cdef int64_t* numbers = order.at
     cdef int64_t i, at, changes = 0
@@ -193,7 +210,8 @@ cdef void _place_all(Search* search, Ints order) except *:
     guesses.known.assign(jobs.class_count, 0)
     guesses.changed.push_back(0)
     guesses.room = _GUESSES
-    search.free, search.chosen, search.guesses = &free, &chosen, &guesses
+    on_node.resize(jobs.nodes)
+    search.free, search.chosen, search.guesses, search.on_node = &free, &chosen, &guesses, on_node.data()
     lost.assign(jobs.jobs, False)
     refused.assign(jobs.class_count, Refused(-1, 0, 0, 0.0))
     for i in range(order.size):
@@ -216,6 +234,7 @@ cdef void _place_all(Search* search, Ints order) except *:
             _note_changes(search, at)
         else:
             known[0] = Refused(changes, jobs.gpus[at], jobs.constraint[at], jobs.weight[at])
+    return changes
 
 
 cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
@@ -229,6 +248,7 @@ cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
             _count_free(search, node)
             search.network.index.changed.push_back(node)
         search.guesses.changed.push_back(node)
+        search.on_node[node].known = False
         number = search.draft.node_parts[number].next
 
 
@@ -297,8 +317,12 @@ cdef void _candidates(Search* search, int64_t at, vector[Ranked]& nodes) noexcep
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
     cdef double* guesses = _guesses(search, at)
     cdef double guess, most = INFINITY
-    cdef int64_t node
-    for node in range(gangs.nodes):
+    cdef int64_t node = -1
+    while node + 1 < gangs.nodes:
+        node += 1
+        if guesses != NULL and node % _LANES == 0 and not _some_below(guesses + node, most):
+            node += _LANES - 1
+            continue
         guess = guesses[node] if guesses != NULL else _guess(search, at, node)
         if guess < most and allowed[node]:
             nodes.push_back(Ranked(guess, node))
@@ -311,6 +335,14 @@ cdef void _candidates(Search* search, int64_t at, vector[Ranked]& nodes) noexcep
     sort_heap(nodes.begin(), nodes.end())
 
 
+cdef inline bint _some_below(double* values, double most) noexcept nogil:
+    """Whether some of so many values as a processor compares at once are below another."""
+    cdef int lane, below = 0
+    for lane in range(_LANES):
+        below |= values[lane] < most
+    return below != 0
+
+
 cdef double* _guesses(Search* search, int64_t at) noexcept nogil:
     """The guess of each node for jobs of this class; NULL where so many are not kept."""
     cdef Guesses* guesses = search.guesses
@@ -321,7 +353,7 @@ cdef double* _guesses(Search* search, int64_t at) noexcept nogil:
         if guesses.room < search.gangs.nodes:
             return NULL
         guesses.room -= search.gangs.nodes
-        known.resize(search.gangs.nodes)
+        known.resize(search.gangs.nodes + _LANES, INFINITY)
         for node in range(search.gangs.nodes):
             known.data()[node] = _guess(search, at, node)
     for i in range(guesses.known[number], guesses.changed.size() if guesses.known[number] > 0 else 0):
@@ -365,28 +397,37 @@ cdef inline bint _may_leave(Draft* draft, int64_t number) noexcept nogil:
     return alone(draft, number) and draft.movable[draft.node_parts[number].at]
 
 
-cdef void _by_worth(Search* search, int64_t node, vector[Ranked]& jobs) noexcept nogil:
-    """The jobs of a node that may leave, those first that are worth least for each GPU."""
+cdef OnNode* _jobs_on(Search* search, int64_t node) noexcept nogil:
+    """What the jobs of a node are worth; what those of several nodes have there stays as it is once they are placed."""
     cdef int64_t number = search.draft.first_here[node], at
     cdef double worth
+    cdef OnNode* jobs = &search.on_node[node]
+    if jobs.known:
+        return jobs
+    jobs.known, jobs.worth = True, 0.0
+    jobs.may_leave.clear()
     while number >= 0:
         at = search.draft.node_parts[number].at
+        worth = search.gangs.weight[at] * _counted_speed(search, at)
+        jobs.worth += worth
         if _may_leave(search.draft, number):
-            worth = search.gangs.weight[at] * _counted_speed(search, at) / search.gangs.gpus[at]
-            jobs.push_back(Ranked(worth, at))
+            jobs.may_leave.push_back(Ranked(worth / search.gangs.gpus[at], at))
         number = search.draft.node_parts[number].next_here
-    sort(jobs.begin(), jobs.end())
+    sort(jobs.may_leave.begin(), jobs.may_leave.end())
+    return jobs
 
 
 cdef int64_t _least_to_leave(Search* search, int64_t at, int64_t node) noexcept nogil:
     """How many jobs must leave a node so that the job has GPUs there; -1: it never has."""
-    cdef vector[Ranked] jobs
+    cdef vector[Ranked]* jobs
     cdef int64_t free = free_on(search.draft, node)[0], count = 0
-    _by_worth(search, node, jobs)
+    if free >= search.gangs.gpus[at]:
+        return 0
+    jobs = &_jobs_on(search, node).may_leave
     while free < search.gangs.gpus[at]:
         if count == <int64_t> jobs.size():
             return -1
-        free += search.gangs.gpus[jobs[count].second]
+        free += search.gangs.gpus[jobs.at(count).second]
         count += 1
     return count
 
@@ -402,13 +443,12 @@ cdef double _best_speed(Gangs* gangs, int64_t at) noexcept nogil:
 
 cdef double _lost_worth(Search* search, int64_t node, int64_t leave) noexcept nogil:
     """What is lost at least if so many jobs leave a node, those first that are worth least for each GPU."""
-    cdef vector[Ranked] jobs
+    cdef vector[Ranked]* jobs = &_jobs_on(search, node).may_leave
     cdef int64_t i, other
     cdef double lost = 0.0
-    _by_worth(search, node, jobs)
     for i in range(min(leave, <int64_t> jobs.size())):
-        other = jobs[i].second
-        lost += (1 + search.cost[other]) * jobs[i].first * search.gangs.gpus[other]
+        other = jobs.at(i).second
+        lost += (1 + search.cost[other]) * jobs.at(i).first * search.gangs.gpus[other]
     return lost
 
 
@@ -457,15 +497,14 @@ cdef double _gain_on(Search* search, int64_t at, int64_t node, int64_t leave) no
     """What the worth of all gains with a job on a node that so many others leave; the draft is as it was."""
     cdef Draft* draft = search.draft
     cdef Gangs* gangs = search.gangs
-    cdef vector[Ranked] jobs
+    cdef OnNode* here = _jobs_on(search, node)
+    cdef vector[Ranked]* jobs = &here.may_leave
     cdef vector[int64_t] others, amounts
     cdef int64_t number, resource, i, other
     cdef int64_t per[SLOTS]
-    cdef double before, gain, worth, restarts = 0.0
-    if leave > 0:
-        _by_worth(search, node, jobs)
-        if leave > <int64_t> jobs.size():
-            return -INFINITY
+    cdef double gain, restarts = 0.0
+    if leave > <int64_t> jobs.size():
+        return -INFINITY
     number = draft.first_here[node]
     while number >= 0:
         if alone(draft, number):
@@ -473,17 +512,16 @@ cdef double _gain_on(Search* search, int64_t at, int64_t node, int64_t leave) no
             for resource in range(draft.resources):
                 amounts.push_back(draft.node_parts[number].amount[resource])
         number = draft.node_parts[number].next_here
-    before = _worth_on(search, node)
     for i in range(leave):
-        other = jobs[i].second
-        restarts += search.cost[other] * jobs[i].first * gangs.gpus[other]
+        other = jobs.at(i).second
+        restarts += search.cost[other] * jobs.at(i).first * gangs.gpus[other]
         remove_job(draft, other)
     place_whole(draft, gangs, at, node, need_of(gangs, gangs.demands.fair, at))
     divide_node(draft, gangs, node)
-    gain = -INFINITY if is_overdrawn(draft, node) else _worth_on(search, node) - before - restarts
+    gain = -INFINITY if is_overdrawn(draft, node) else _worth_on(search, node) - here.worth - restarts
     remove_job(draft, at)
     for i in range(leave):
-        add_part(draft, jobs[i].second, node, gangs.gpus[jobs[i].second])
+        add_part(draft, jobs.at(i).second, node, gangs.gpus[jobs.at(i).second])
     for i in range(<int64_t> others.size()):
         for resource in range(1, draft.resources):
             per[resource] = floor_of(amounts[i * draft.resources + resource], gangs.gpus[others[i]])
@@ -495,11 +533,10 @@ cdef void _take_place(
     Search* search, int64_t at, Trial found, vector[int64_t]& queue, vector[bint]& lost
 ) noexcept nogil:
     """Put a job on the node that was found; those that leave are tried again later, once."""
-    cdef vector[Ranked] jobs
+    cdef vector[Ranked]* jobs = &_jobs_on(search, found.node).may_leave
     cdef int64_t i, other
-    _by_worth(search, found.node, jobs)
     for i in range(found.leave):
-        other = jobs[i].second
+        other = jobs.at(i).second
         remove_job(search.draft, other)
         if not lost[other]:
             queue.push_back(other)

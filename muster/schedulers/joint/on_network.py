@@ -46,14 +46,14 @@ def plans_on_network(
         keep_in_place(snapshot.ledger.books, snapshot.jobs.index, served, stay)
         fill_all(served, gangs)
         starts.append((served, worth.lost))
-    drafts = [
-        _placed(given, gangs, start, stays, order, lost)
-        for start, lost in starts
-        for order in (_large_first(given, gangs, by_density), by_density)
-    ]
-    worths = [worth.of(draft) for draft in drafts]
-    worths[-2] *= 1 + _BY_ORDER
-    return list(zip(worths, drafts, strict=True))
+    large_first, drafts = _large_first(given, gangs, by_density), []
+    for start, lost in starts:
+        changed, draft = _placed(given, gangs, start, stays, large_first, lost)
+        drafts.append((worth.of(draft), draft))
+        changed_too, other = _placed(given, gangs, start, stays, by_density, lost)
+        drafts.append((worth.of(other), other) if changed or changed_too else drafts[-1])
+    drafts[-2] = drafts[-2][0] * (1 + _BY_ORDER), drafts[-2][1]
+    return drafts
 
 
 def _placed(
@@ -63,12 +63,14 @@ def _placed(
     before: PlacementDraft,
     order: Ints,
     lost: Floats,
-) -> PlacementDraft:
-    """Return a draft with the jobs of an order added, first where they are fast and then where there is room."""
+) -> tuple[bool, PlacementDraft]:
+    """Add the jobs of an order to a draft, first where they are fast and then where there is room.
+
+    Returns whether any has a place now, and the new draft.
+    """
     draft = start.copy()
     books, running = given.snapshot.ledger.books, for_running(given.stops_jobs)
-    place_on_network(books, draft, before, gangs, order, lost, running, _ENOUGH)
-    return draft
+    return place_on_network(books, draft, before, gangs, order, lost, running, _ENOUGH), draft
 
 
 def _large_first(given: AllocationInput, gangs: Gangs, by_density: Ints) -> Ints:
