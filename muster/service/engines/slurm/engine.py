@@ -183,8 +183,10 @@ class SlurmEngine(ReadsRunFolders):
             self._end_forgotten(record, row, now)
         elif row.state != "PENDING":
             self._update_running(record, row)
-        elif record.stopping and self._take_back(row):
+        elif record.stopping and row.held:
             self._end(record, Exit.STOPPED, now, None, "stopped before it had a process")
+        elif record.stopping:
+            self._take_back(row)
 
     def _end_restarted(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start whose job Slurm has requeued, or brought back from before its release."""
@@ -194,14 +196,16 @@ class SlurmEngine(ReadsRunFolders):
         if row.launch_failed:
             self._end(record, Exit.LOST, now, None, "Slurm could not launch it")
             return
-        if row.held:
+        if row.held and not record.requeued:
             record.held_by_owner = True
             self._end(record, Exit.STOPPED, now, None, "requeued and held in Slurm, not by Muster")
             return
-        self._take_back(row)
-        self._end(
-            record, Exit.LOST, now, None, "requeued in Slurm, not by Muster, as after a node has failed"
-        )
+        record.requeued = True
+        self._records.keep(record)
+        if row.held or not self._take_back(row):
+            self._end(
+                record, Exit.LOST, now, None, "requeued in Slurm, not by Muster, as after a node has failed"
+            )
 
     def _end_forgotten(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start of which slurmctld knew nothing after its restart, so that it began the job again, or will.
@@ -209,9 +213,10 @@ class SlurmEngine(ReadsRunFolders):
         Its count of restarts is the same. The new run may have other GPUs, and the old one may still be there: the
         next start makes both stale. A job that may not be requeued goes on with what it has now.
         """
-        if row.state == "PENDING":
-            if self._take_back(row):
-                self._end(record, Exit.LOST, now, None, _FORGOTTEN)
+        if row.held:
+            self._end(record, Exit.LOST, now, None, _FORGOTTEN)
+        elif row.state == "PENDING":
+            self._take_back(row)
         elif row.values["Requeue"] != "1":
             record.began, record.gpu_ids = row.started, {}
             self._records.keep(record)
@@ -236,7 +241,11 @@ class SlurmEngine(ReadsRunFolders):
         self._ended_at[record.slurm_job] = time.time()
 
     def _take_back(self, row: SlurmJob) -> bool:
-        """Hold a job that is to begin again, so that Slurm does not begin it by itself; whether it could be held."""
+        """Order Slurm not to begin a job by itself; whether it takes the order.
+
+        It does so too where the job has begun since the last look, and lets it run: only the next look shows whether
+        the job is held.
+        """
         (message,) = change(self._commands, [_holding(row)])
         if message:
             log.warning("a job of Slurm could not be held", slurm_job=row.number, error=message)
