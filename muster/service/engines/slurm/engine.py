@@ -72,6 +72,7 @@ _WRITERS = 16
 """Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
 """Between two looks at the nodes."""
+_ON_NODES = LIVING - {"PENDING"}
 _SECOND = 1.01
 """With what the clock of Slurm's whole seconds may be behind by."""
 
@@ -158,7 +159,12 @@ class SlurmEngine(ReadsRunFolders):
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
+        before = self._rows
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
+        now = time.time()
+        for number in before.keys() & self._rows.keys():
+            if self._rows[number].run != before[number].run and self._rows[number].state not in _ON_NODES:
+                self._ended_at[number] = now
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
@@ -238,7 +244,6 @@ class SlurmEngine(ReadsRunFolders):
     def _end(self, record: StartRecord, how: Exit, at: float, status: int | None, message: str) -> None:
         record.ended(how, at, status, message)
         self._records.keep(record)
-        self._ended_at[record.slurm_job] = time.time()
 
     def _take_back(self, row: SlurmJob) -> bool:
         """Order Slurm not to begin a job by itself; whether it takes the order.
@@ -371,6 +376,11 @@ class SlurmEngine(ReadsRunFolders):
         living = self._records.living(launch.job)
         if living is not None:
             raise OSError(errno.EBUSY, f"start {living.epoch} of job {launch.job} is still there")
+        row = self._job_of(launch)
+        if row is not None and row.state in _ON_NODES:
+            if row.state == "RUNNING":
+                self._take_back(row)
+            raise OSError(errno.EBUSY, f"an earlier run of job {row.number} of Slurm has not ended")
         record = StartRecord(
             launch.job,
             launch.epoch,
@@ -378,7 +388,6 @@ class SlurmEngine(ReadsRunFolders):
             [as_fields(here) for here in launch.allocations],
             launched=time.time(),
         )
-        row = self._job_of(launch)
         if row is None and launch.key:
             raise SlurmError(f"job {launch.key} is not in Slurm any more, or may not be requeued")
         if row is not None:
@@ -487,11 +496,11 @@ class SlurmEngine(ReadsRunFolders):
             return StateRequest.CANCEL, ""
         if start is not None and start.lives:
             return None, ""
-        if row.state == "PENDING" and not row.held:
+        if row.state == "RUNNING" or (row.state == "PENDING" and not row.held):
             if start is not None and start.held_by_owner:
                 start.held_by_owner = False
                 self._records.keep(start)
-            return StateRequest.RELEASE, f"hold {row.number}"
+            return StateRequest.RELEASE, _holding(row)
         if start is None:
             return None, ""
         if row.held and start.held_by_owner:
