@@ -43,6 +43,25 @@ def test_without_slurm_conf_no_daemon_starts(site: Site) -> None:
     assert not site.home.exists()
 
 
+def test_jobs_of_another_muster_are_named_and_left_alone(site: Site) -> None:
+    """A partition is one Muster's. What the other one runs is planned around, as all that is not its own."""
+    with site.serves(), open_folder(0o711) as folder:
+        job = site.submit("--gpus", "8")
+        node = site.wait(job, phase="running")["holds"][0]["node"]
+        other = Site(site.slurm, folder / "home")
+        with other.serves():
+            wait_for(lambda: "another Muster" in notices(other), lambda: notices(other))
+            elsewhere = other.submit("--gpus", "8")
+            assert other.wait(elsewhere, phase="running")["holds"][0]["node"] != node
+            wait_for(lambda: "another Muster" in notices(site), lambda: notices(site))
+            other.muster("cancel", elsewhere)
+            other.wait(elsewhere, state="cancelled")
+        wait_for(lambda: not notices(site), lambda: notices(site))
+        assert site.status(job)["starts"] == 1
+        site.muster("cancel", job)
+        site.wait(job, state="cancelled")
+
+
 @pytest.mark.parametrize(
     ("daemon", "cause"),
     [

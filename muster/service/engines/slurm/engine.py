@@ -45,6 +45,7 @@ from muster.service.engines.interface import (
     ResizeStart,
     SendNotice,
     SubmittedJob,
+    UntakenJob,
 )
 from muster.service.engines.parts import stop_file
 from muster.service.engines.run_folders import ReadsRunFolders
@@ -57,7 +58,14 @@ from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.requests import change
 from muster.service.engines.slurm.shape import requested, rewritten
 from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
-from muster.service.engines.slurm.submitted import Adopted, AdoptedJobs, NewJobs, gpu_type_of, own_comment
+from muster.service.engines.slurm.submitted import (
+    OWN,
+    Adopted,
+    AdoptedJobs,
+    NewJobs,
+    gpu_type_of,
+    own_comment,
+)
 from muster.service.store.rows import StateRequest
 from muster.slurm_commands import SlurmCommands, SlurmError, explained
 
@@ -154,8 +162,18 @@ class SlurmEngine(ReadsRunFolders):
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
-        untaken = self._new.untaken(self._rows.keys())
+        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster()]
         return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
+
+    def _of_another_muster(self) -> list[UntakenJob]:
+        """Return the jobs that run with a mark that no start of this Muster has."""
+        ours = {one.comment for one in (*self._records, *self._adopted)}
+        words = "another Muster runs it; allowed: one Muster for a partition"
+        return [
+            UntakenJob(f"job {row.number} of Slurm", row.values["UserName"], words)
+            for row in self._rows.values()
+            if row.state == "RUNNING" and OWN.fullmatch(row.comment) and row.comment not in ours
+        ]
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
