@@ -6,14 +6,20 @@ import os
 import subprocess
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 _NO_RIGHT = "this account may not do that. Hint: run Muster as root, as SlurmUser or as an operator of Slurm"
+_AWAY = "slurmctld cannot be reached. Hint: scontrol ping"
 _CAUSES = (
     ("munge", "Slurm's authentication does not answer. Hint: is munged running?"),
-    ("Unable to contact slurm controller", "slurmctld cannot be reached. Hint: scontrol ping"),
+    ("Unable to contact slurm controller", _AWAY),
+    ("Zero Bytes were transmitted", _AWAY),  # It ended in the middle of an answer.
+    ("Connection reset by peer", _AWAY),
+    ("missing socket error", _AWAY),
     ("Socket timed out", "slurmctld does not answer in time. Hint: scontrol ping"),
     ("Unable to process configuration file", "slurm.conf cannot be used. Hint: check SLURM_CONF"),
     ("Could not establish a configuration source", "no slurm.conf was found. Hint: set SLURM_CONF"),
+    ("no slurm.conf was found", "no slurm.conf was found. Hint: set SLURM_CONF"),
     ("took longer than", "Slurm does not answer in time. Hint: scontrol ping; is munged running?"),
     ("is not installed here", "Slurm's client commands are not installed here"),
     ("Invalid user id", _NO_RIGHT),
@@ -70,10 +76,14 @@ class SlurmQueries:
         passed_on: Container[str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Return a command that has ended, whatever its status. SlurmError if it is not installed or takes too long."""
+        environment = self._environment(passed_on)
+        # Without it Slurm's commands look for a controller elsewhere, for a minute.
+        if (conf := environment.get("SLURM_CONF")) and not Path(conf).is_file():
+            raise SlurmError(f"no slurm.conf was found at {conf}. Hint: set SLURM_CONF")
         try:
             return subprocess.run(
                 command,
-                env=self._environment(passed_on),
+                env=environment,
                 input=text.encode(),
                 stdout=subprocess.PIPE,
                 stderr=errors,

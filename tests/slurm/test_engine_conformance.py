@@ -18,6 +18,7 @@ from muster.cluster.slurm_nodes import read_slurm_site
 from muster.service.engines import Exit, Launch, ResizeStart
 from muster.service.engines.registry import engine_factory
 from muster.service.engines.slurm.engine import SlurmEngine
+from muster.service.engines.slurm.outcome import LIVING
 from muster.service.engines.slurm.status import SlurmJob, read_jobs
 from muster.slurm_commands import SlurmCommands, SlurmError
 from tests.service.engines.conformance import Case, EngineConformance, Work
@@ -140,6 +141,31 @@ class TestSlurmEngine(EngineConformance):
         case.launch(1, epoch=2)
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert str(case.slurm_job().number) == number
+
+    def test_a_start_that_begins_while_it_is_taken_back_is_no_end(
+        self, case: SlurmCase, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Slurm says yes to the order to hold a job that has begun since the poll, and lets it run."""
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        case.launch(1)
+        case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+        done = SlurmCommands.done
+        held: list[str] = []
+
+        def begun_before(commands: SlurmCommands, command: Sequence[str], *more: Any, **named: Any) -> Any:
+            if more and more[0].startswith("hold ") and not held:
+                held.append(more[0])
+                slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+                case.until(lambda: case.slurm_job().state == "RUNNING", "its first process")
+            return done(commands, command, *more, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SlurmCommands, "done", begun_before)
+            case.signal(1, 1)
+            ended = case.end(1)
+        assert held
+        assert ended.ended is Exit.STOPPED
+        assert case.slurm_job().state not in LIVING
 
     @pytest.mark.parametrize("runs", [True, False], ids=["begun again", "waiting"])
     def test_a_start_that_slurmctld_forgets_is_lost(

@@ -17,7 +17,7 @@ import pytest
 from muster.service.home import make_home, store_url
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import State, Submission
+from muster.service.store.rows import STARTED, State, Submission
 from tests.service.cli.daemons import open_folder
 from tests.service.controller.running import controller_process, wait_until_ended
 from tests.slurm.cluster import GPUS, SlurmCluster
@@ -139,3 +139,35 @@ def test_others_jobs_are_not_altered_and_planned_around(slurm: SlurmCluster) -> 
         assert all(row is not None and row.state is State.COMPLETED for row in ends), ends
         assert len(others.before) >= QUARTER
         assert others.longest_wait() <= _WAITS_SECONDS, taken_back
+
+
+def test_a_node_drained_after_the_decision_is_given_up_soon(slurm: SlurmCluster) -> None:
+    """Where the daemon has just looked at the nodes, nothing starts, and it is tried again."""
+    with open_folder(0o711) as folder:
+        home = folder / "home"
+        make_home(home)
+        store = Store.open(store_url(home))
+        environment = {**slurm.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
+        request = JobRequest(
+            name="drained", command=("true",), directory="/", gpus=1, constraint="label=on-node1"
+        )
+        jobs: list[int] = []
+
+        def given_up() -> list[str]:
+            kinds = [one.kind for one in store.events(jobs[-1])]
+            return kinds if "stopped" in kinds else []
+
+        with controller_process(home, "fifo", "train", environment=environment) as process:
+            while not jobs or not given_up():
+                slurm.run("scontrol", "update", "nodename=node1", "state=drain", "reason=test")
+                jobs += store.submit([Submission(getpass.getuser(), request)])
+                end = time.monotonic() + 5.0
+                while time.monotonic() < end and not given_up():
+                    time.sleep(0.1)
+                slurm.run("scontrol", "update", "nodename=node1", "state=resume")
+                wait_until_ended(store, jobs, process)
+        times = {one.kind: one.time for one in reversed(store.events(jobs[-1]))}
+        rows = [store.job(job) for job in jobs]
+        store.close()
+    assert all(row is not None and row.state is State.COMPLETED for row in rows), rows
+    assert times["stopped"] - times[STARTED] <= 3.0, times

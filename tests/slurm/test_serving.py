@@ -32,10 +32,9 @@ class Site:
         self.slurm, self.home, self.person = slurm, home, Person(environment=kept)
 
     @contextmanager
-    def serves(self) -> Iterator[None]:
-        with self.person.serves(
-            self.home, "--engine", "slurm", "--partition", "train", "--scheduler", "fifo"
-        ):
+    def serves(self, *flags: str) -> Iterator[None]:
+        flags = ("--engine", "slurm", "--partition", "train", "--scheduler", "fifo", *flags)
+        with self.person.serves(self.home, *flags):
             yield
 
     def muster(self, *words: str) -> str:

@@ -154,6 +154,24 @@ def test_owners_cancel_and_hold_in_slurm(site: SubmittingSite) -> None:
         assert site.wait(other, state="completed")["starts"] == 2
 
 
+def test_a_job_that_its_owner_released_begins_under_muster(site: SubmittingSite) -> None:
+    """Also where Slurm has begun it by itself, as without a daemon."""
+    with site.serves():
+        number = site.sbatch("--gres=gpu:1", "--mem=1G", "--comment=muster:", script="sleep 600")
+        (job,) = site.taken()
+        site.wait(job, phase="running")
+        site.slurm.run("scontrol", "requeuehold", number)
+        site.wait(job, state="held")
+    site.slurm.run("scontrol", "release", number)
+    site.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")  # not two minutes later
+    wait_for(lambda: site.state(number) == "RUNNING", lambda: site.shown(number))
+    with site.serves():
+        assert site.wait(job, phase="running")["starts"] == 2
+        assert " Restarts=2 " in site.shown(number)
+        site.muster("cancel", job)
+        site.wait(job, state="cancelled")
+
+
 def test_a_cancelled_job_leaves_slurm(site: SubmittingSite) -> None:
     with site.serves():
         number = site.sbatch("--gres=gpu:8", "--nodes=2", "--mem=1G", "--comment=muster:")

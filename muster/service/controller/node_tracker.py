@@ -9,6 +9,7 @@ import structlog
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
+from muster.cluster.ledger_arrays import MICRO
 from muster.cluster.ledger_steps import bring_up, take_down
 from muster.problems import InputError
 from muster.schedulers.contract import Trigger
@@ -83,16 +84,30 @@ class NodeTracker:
         for name in sorted(self._status.others.keys() | self._held_back):
             node = columns.cluster.node_index[name]
             wanted = self._status.others.get(name, NodeAllocation(name, ()))
-            if name in self._unusable or _covers(columns.ledger.held_back(node), wanted):
+            if name in self._unusable or not _unlike(columns.ledger.held_back(node), wanted):
                 continue
             self._hold(wanted, node)
-            if _covers(columns.ledger.held_back(node), wanted):
-                continue
-            for job, allocations in list(columns.plan.items()):
-                if job not in self._jobs.starts and any(here.node == name for here in allocations):
-                    columns.waiting(job, now)
-                    self._jobs.pending |= Trigger.CAPACITY
-            self._hold(wanted, node)
+            short = _unlike(columns.ledger.held_back(node), wanted)
+            for job in self._to_start_with(short, name):
+                columns.waiting(job, now)
+                self._jobs.pending |= Trigger.CAPACITY
+            if short:
+                self._hold(wanted, node)
+
+    def _to_start_with(self, resources: Sequence[int], name: str) -> list[int]:
+        """Return the jobs that are to start on a node and to get any of these resources there.
+
+        All of these are kept then, so the next decision places such a job elsewhere. One that gets none of them would
+        be placed here again, at every turn.
+        """
+        return [
+            job
+            for job, allocations in self._jobs.columns.plan.items()
+            if job not in self._jobs.starts
+            and any(
+                here.amounts[resource] for here in allocations if here.node == name for resource in resources
+            )
+        ]
 
     def _hold(self, wanted: NodeAllocation[str], node: int) -> None:
         any_gpus = self._status.engine_capabilities.chooses_gpu_ids
@@ -114,11 +129,7 @@ class NodeTracker:
             return None
 
 
-def _covers(kept: NodeAllocation[int], wanted: NodeAllocation[str]) -> bool:
-    """Whether exactly what others hold is kept; of GPUs, as many."""
-    return (len(kept.gpu_ids), kept.cpus, kept.memory_gb, kept.storage_gb_per_s) == (
-        len(wanted.gpu_ids),
-        wanted.cpus,
-        wanted.memory_gb,
-        wanted.storage_gb_per_s,
-    )
+def _unlike(kept: NodeAllocation[int], wanted: NodeAllocation[str]) -> list[int]:
+    """Return the resources of which not just what others hold is kept, in the ledger's units; of GPUs, as many."""
+    amounts = enumerate(zip(kept.amounts, wanted.amounts, strict=True))
+    return [resource for resource, both in amounts if round(both[0] * MICRO) != round(both[1] * MICRO)]

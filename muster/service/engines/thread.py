@@ -20,6 +20,7 @@ from math import inf
 
 import structlog
 
+from muster.problems import InputError, Unable
 from muster.service.engines.interface import Command, Engine, EngineView, ReportRequest
 from muster.service.engines.report_watch import Heard, ReportWatch, StartKey
 
@@ -158,9 +159,12 @@ class EngineThread:
         self._watch.begin(watched)
         try:
             errors = self._engine.carry_out(commands)
-            ends = [CommandResult(command, error) for command, error in zip(commands, errors, strict=True)]
+            ends = [
+                CommandResult(command, error and _of_the_disk(error))
+                for command, error in zip(commands, errors, strict=True)
+            ]
         except Exception as error:
-            ends = [CommandResult(command, error) for command in commands]
+            ends = [CommandResult(command, _of_the_disk(error)) for command in commands]
         with self._changed:
             self._results += ends
             self._view = None
@@ -171,7 +175,7 @@ class EngineThread:
         try:
             view = self._engine.poll()
         except Exception as failure:
-            error = failure
+            error = _of_the_disk(failure)
         with self._changed:
             watched, living, self._reports_due = self._watched, self._reports_due, False
         heard = self._watch.read(watched, _over(watched, view), living=living)
@@ -186,6 +190,12 @@ class EngineThread:
                 self._polled_at, self._failed_polls = began, 0
             else:
                 self._failed_polls += 1
+
+
+def _of_the_disk(error: Exception) -> Exception:
+    """Return the error of the machine behind what `files.write_aside` raises; any other one as it is."""
+    behind = error.__context__
+    return behind if isinstance(error, Unable | InputError) and isinstance(behind, OSError) else error
 
 
 def _over(watched: Mapping[StartKey, ReportRequest], view: EngineView | None) -> list[StartKey]:

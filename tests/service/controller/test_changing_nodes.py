@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.service.engines import EngineNode, EngineView
 from muster.service.engines.fake import FakeEngine
+from muster.service.request import JobRequest
 from muster.service.store.rows import State, StateRequest, Submission
 from tests.service.controller.test_fake_nodes import World, a_job
 
@@ -111,6 +113,35 @@ def test_what_others_hold_is_planned_around(world: ChangingWorld) -> None:
     world.hold()
     world.turns()
     assert world.places().keys() == set(jobs)
+    world.store.close()
+
+
+@pytest.mark.parametrize(
+    ("running", "others", "gpus"),
+    [
+        (
+            0,
+            NodeAllocation("node-0", (1,), 1.0, 1.073741824),
+            1,
+        ),  # a GiB, no whole number of the ledger's units
+        (1, NodeAllocation("node-0", (0, 1), 1.0, 1.0), 0),  # more GPUs than are free; the job needs none
+    ],
+)
+def test_a_job_that_pauses_beside_others_is_decided_once(
+    world: ChangingWorld, running: int, others: NodeAllocation[str], gpus: int
+) -> None:
+    """It has a place and may not start yet, as after it was taken back."""
+    world.submit(running)
+    world.turns(2)
+    request = JobRequest(name="next", command=("true",), directory="/", gpus=gpus, cpus=1.0, memory_gb=1.0)
+    (job,) = world.store.submit([Submission("ann", request)])
+    world.controller.jobs.not_before[job] = inf
+    world.hold(others, NodeAllocation("node-1", (0, 1), 6.0, 100.0))
+    world.turns(2)
+    decisions = world.status.decisions
+    world.turns(8)
+    assert job in world.controller.jobs.columns.plan
+    assert world.status.decisions == decisions
     world.store.close()
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.files import unwritable
+from muster.problems import Unable
 from muster.service.daemon_status import MACHINE, STORE
 from muster.service.engines.ray.connection import RayError
 from muster.service.store import Store, StoreTaken, database
@@ -95,7 +97,19 @@ def test_what_could_not_be_written_is_written_once_it_can(world: World) -> None:
     assert row.state is State.COMPLETED
 
 
+def failed_write() -> Exception:
+    """What a file of an engine's own raises on a full disk."""
+    try:
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise unwritable(Path("/home/ann/secret"), error) from None
+    except Unable as failure:
+        return failure
+
+
 ENGINE_FAILURES = {
+    "this machine refuses: No space left on device": failed_write(),
     "this machine refuses: Too many open files": OSError(
         errno.EMFILE, os.strerror(errno.EMFILE), "/home/ann/secret"
     ),

@@ -45,6 +45,7 @@ from muster.service.engines.interface import (
     ResizeStart,
     SendNotice,
     SubmittedJob,
+    UntakenJob,
 )
 from muster.service.engines.parts import stop_file
 from muster.service.engines.run_folders import ReadsRunFolders
@@ -57,7 +58,14 @@ from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.requests import change
 from muster.service.engines.slurm.shape import requested, rewritten
 from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
-from muster.service.engines.slurm.submitted import Adopted, AdoptedJobs, NewJobs, gpu_type_of, own_comment
+from muster.service.engines.slurm.submitted import (
+    OWN,
+    Adopted,
+    AdoptedJobs,
+    NewJobs,
+    gpu_type_of,
+    own_comment,
+)
 from muster.service.store.rows import StateRequest
 from muster.slurm_commands import SlurmCommands, SlurmError, explained
 
@@ -72,6 +80,7 @@ _WRITERS = 16
 """Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
 """Between two looks at the nodes."""
+_ON_NODES = LIVING - {"PENDING"}
 _SECOND = 1.01
 """With what the clock of Slurm's whole seconds may be behind by."""
 
@@ -153,12 +162,27 @@ class SlurmEngine(ReadsRunFolders):
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
-        untaken = self._new.untaken(self._rows.keys())
+        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster()]
         return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
+
+    def _of_another_muster(self) -> list[UntakenJob]:
+        """Return the jobs that run with a mark that no start of this Muster has."""
+        ours = {one.comment for one in (*self._records, *self._adopted)}
+        words = "another Muster runs it; allowed: one Muster for a partition"
+        return [
+            UntakenJob(f"job {row.number} of Slurm", row.values["UserName"], words)
+            for row in self._rows.values()
+            if row.state == "RUNNING" and OWN.fullmatch(row.comment) and row.comment not in ours
+        ]
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
+        before = self._rows
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
+        now = time.time()
+        for number in before.keys() & self._rows.keys():
+            if self._rows[number].run != before[number].run and self._rows[number].state not in _ON_NODES:
+                self._ended_at[number] = now
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
@@ -183,8 +207,10 @@ class SlurmEngine(ReadsRunFolders):
             self._end_forgotten(record, row, now)
         elif row.state != "PENDING":
             self._update_running(record, row)
-        elif record.stopping and self._take_back(row):
+        elif record.stopping and row.held:
             self._end(record, Exit.STOPPED, now, None, "stopped before it had a process")
+        elif record.stopping:
+            self._take_back(row)
 
     def _end_restarted(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start whose job Slurm has requeued, or brought back from before its release."""
@@ -194,14 +220,16 @@ class SlurmEngine(ReadsRunFolders):
         if row.launch_failed:
             self._end(record, Exit.LOST, now, None, "Slurm could not launch it")
             return
-        if row.held:
+        if row.held and not record.requeued:
             record.held_by_owner = True
             self._end(record, Exit.STOPPED, now, None, "requeued and held in Slurm, not by Muster")
             return
-        self._take_back(row)
-        self._end(
-            record, Exit.LOST, now, None, "requeued in Slurm, not by Muster, as after a node has failed"
-        )
+        record.requeued = True
+        self._records.keep(record)
+        if row.held or not self._take_back(row):
+            self._end(
+                record, Exit.LOST, now, None, "requeued in Slurm, not by Muster, as after a node has failed"
+            )
 
     def _end_forgotten(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start of which slurmctld knew nothing after its restart, so that it began the job again, or will.
@@ -209,9 +237,10 @@ class SlurmEngine(ReadsRunFolders):
         Its count of restarts is the same. The new run may have other GPUs, and the old one may still be there: the
         next start makes both stale. A job that may not be requeued goes on with what it has now.
         """
-        if row.state == "PENDING":
-            if self._take_back(row):
-                self._end(record, Exit.LOST, now, None, _FORGOTTEN)
+        if row.held:
+            self._end(record, Exit.LOST, now, None, _FORGOTTEN)
+        elif row.state == "PENDING":
+            self._take_back(row)
         elif row.values["Requeue"] != "1":
             record.began, record.gpu_ids = row.started, {}
             self._records.keep(record)
@@ -233,10 +262,13 @@ class SlurmEngine(ReadsRunFolders):
     def _end(self, record: StartRecord, how: Exit, at: float, status: int | None, message: str) -> None:
         record.ended(how, at, status, message)
         self._records.keep(record)
-        self._ended_at[record.slurm_job] = time.time()
 
     def _take_back(self, row: SlurmJob) -> bool:
-        """Hold a job that is to begin again, so that Slurm does not begin it by itself; whether it could be held."""
+        """Order Slurm not to begin a job by itself; whether it takes the order.
+
+        It does so too where the job has begun since the last look, and lets it run: only the next look shows whether
+        the job is held.
+        """
         (message,) = change(self._commands, [_holding(row)])
         if message:
             log.warning("a job of Slurm could not be held", slurm_job=row.number, error=message)
@@ -362,6 +394,11 @@ class SlurmEngine(ReadsRunFolders):
         living = self._records.living(launch.job)
         if living is not None:
             raise OSError(errno.EBUSY, f"start {living.epoch} of job {launch.job} is still there")
+        row = self._job_of(launch)
+        if row is not None and row.state in _ON_NODES:
+            if row.state == "RUNNING":
+                self._take_back(row)
+            raise OSError(errno.EBUSY, f"an earlier run of job {row.number} of Slurm has not ended")
         record = StartRecord(
             launch.job,
             launch.epoch,
@@ -369,7 +406,6 @@ class SlurmEngine(ReadsRunFolders):
             [as_fields(here) for here in launch.allocations],
             launched=time.time(),
         )
-        row = self._job_of(launch)
         if row is None and launch.key:
             raise SlurmError(f"job {launch.key} is not in Slurm any more, or may not be requeued")
         if row is not None:
@@ -478,11 +514,11 @@ class SlurmEngine(ReadsRunFolders):
             return StateRequest.CANCEL, ""
         if start is not None and start.lives:
             return None, ""
-        if row.state == "PENDING" and not row.held:
+        if row.state == "RUNNING" or (row.state == "PENDING" and not row.held):
             if start is not None and start.held_by_owner:
                 start.held_by_owner = False
                 self._records.keep(start)
-            return StateRequest.RELEASE, f"hold {row.number}"
+            return StateRequest.RELEASE, _holding(row)
         if start is None:
             return None, ""
         if row.held and start.held_by_owner:

@@ -87,6 +87,11 @@ class SlurmJob:
         return int(self.values["RestartCnt"] or 0)
 
     @property
+    def run(self) -> tuple[str, int]:
+        """What changes with the beginning and the end of a run."""
+        return self.state, self.restarts
+
+    @property
     def started(self) -> float:
         """Unix seconds; 0: not yet."""
         return float(self.values["StartTime"] or 0)
