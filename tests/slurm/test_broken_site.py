@@ -78,6 +78,7 @@ def test_a_daemon_that_is_down_is_named_and_jobs_go_on(site: Site, daemon: str, 
             wait_for(lambda: "the engine fails: " in notices(site), lambda: notices(site))
             assert cause in notices(site)
             later = site.muster("submit", "--gpus", "1", "--", "sleep", "1").split()[1]
+            assert cause in " ".join(site.muster("why", later).split())
         finally:
             site.slurm.start(daemon)
             site.slurm.wait_ready()

@@ -212,6 +212,22 @@ class TestSlurmEngine(EngineConformance):
 
         case.until(idle_again, "that its node is idle")
 
+    def test_a_start_that_an_administrator_moves_is_lost(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """To another node than it was given, before it begins. The next one is where Muster has placed it."""
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            number = str(case.slurm_job().number)
+            slurm.run("scontrol", "update", f"jobid={number}", "ReqNodeList=node1")
+            end = case.end(1)
+        finally:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+        assert (end.ended, end.message) == (Exit.LOST, "moved to node1 in Slurm, not by Muster")
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        assert (str(case.slurm_job().number), case.slurm_job().nodes) == (number, ["node2"])
+
     def test_the_cpus_of_a_running_job_are_not_changed(self, case: SlurmCase) -> None:
         """The controller never asks for it; an engine that did nothing would leave its books wrong."""
         case.launch(1)

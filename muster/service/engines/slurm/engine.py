@@ -72,6 +72,7 @@ from muster.slurm_commands import SlurmCommands, SlurmError, explained
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
 _FORGOTTEN = "slurmctld was restarted and has forgotten this start"
+_NOT_BY_MUSTER = "requeued in Slurm, not by Muster, as after a node has failed"
 _PLACE_TAKEN = ("Resources", "ReqNodeNotAvail", "Nodes required")
 """How the reasons begin for which a job waits whose nodes are taken, drained or down."""
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
@@ -224,12 +225,10 @@ class SlurmEngine(ReadsRunFolders):
             record.held_by_owner = True
             self._end(record, Exit.STOPPED, now, None, "requeued and held in Slurm, not by Muster")
             return
-        record.requeued = True
+        record.requeued = record.requeued or _NOT_BY_MUSTER
         self._records.keep(record)
         if row.held or not self._take_back(row):
-            self._end(
-                record, Exit.LOST, now, None, "requeued in Slurm, not by Muster, as after a node has failed"
-            )
+            self._end(record, Exit.LOST, now, None, record.requeued)
 
     def _end_forgotten(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start of which slurmctld knew nothing after its restart, so that it began the job again, or will.
@@ -253,6 +252,9 @@ class SlurmEngine(ReadsRunFolders):
         # Until its nodes are up its start time may change.
         if not record.began and row.state != "CONFIGURING":
             record.began = max(row.started, record.launched)
+            moved = row.state == "RUNNING" and set(row.nodes) != set(record.nodes)
+            if moved and self._take_back(row):
+                record.requeued = f"moved to {', '.join(row.nodes)} in Slurm, not by Muster"
             self._records.keep(record)
         if record.killed:  # again: Slurm loses a signal that comes before the first process
             self._scancel(record, "--signal=KILL", "--full")

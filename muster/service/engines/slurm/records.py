@@ -36,8 +36,8 @@ class StartRecord:
     stopping: bool = False
     held_by_owner: bool = False
     """Its owner has requeued and held it."""
-    requeued: bool = False
-    """Slurm has requeued it by itself, and is ordered to hold it."""
+    requeued: str = ""
+    """Why Slurm is ordered to hold its job, where Muster has not asked it to stop."""
     forgotten: bool = False
     """Slurm has begun it a second time, and it is to end for that."""
     killed: bool = False
