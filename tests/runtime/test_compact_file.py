@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -61,6 +62,14 @@ def test_a_compact_file_is_read_as_expanded(rows: int, names: int, tmp_path: Pat
     read = pl.read_parquet(path)
     assert dict(read.schema) == KINDS
     assert same_bits(read, table.expanded())
+
+
+def test_another_reader_finds_the_same_rows(tmp_path: Path) -> None:
+    table, path = compact_table(200_000, 70_000), tmp_path / "table.parquet"
+    write_compact(table.numbers, table.names, KINDS, path)
+    found = duckdb.read_parquet(str(path)).fetchall()
+    # Two values that are not a number are never equal, but their texts are.
+    assert list(map(str, found)) == list(map(str, table.expanded().rows()))
 
 
 def test_names_of_no_row_take_no_room(tmp_path: Path) -> None:
