@@ -8,6 +8,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
 from muster.cluster.portable_math import power
+from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -22,8 +23,9 @@ from muster.schedulers.joint.modelled_speeds import (
     modelled_speeds,
     of_type,
 )
+from muster.schedulers.workers_and_servers.smd import EXACT
 
-_HALVINGS, _PRICE_CHANGES = 40, 60
+_HALVINGS = 40
 _AT_MOST = 1.1
 """What an elastic job counts that is infinitely fast, where waiting counts 0 and its least size 0.1: as Sia has it."""
 _ALL_SIZES = 16
@@ -355,39 +357,34 @@ def _sizes(least: int, most: int, present: int, largest: int) -> list[int]:
 def best_sizes(options: SizeOptions, types: Ints, gpus: Ints) -> Ints:
     """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
 
-    By the prices of a GPU of each type at which the jobs want no more than there are; then the rest goes where it gains
-    most. A price rises as long as too much is wanted of its type, those of the others being what they are.
+    On one type by the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains
+    most. On several types by a knapsack: no prices part jobs that are worth as much on each of them.
     """
     sizes = options.sizes
     if not len(sizes.at):
         return np.zeros(0, np.int64)
     starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
-    prices, highest = np.zeros(len(types)), float((options.worth / sizes.gpus).max()) + 1e-9
-    row_type = np.searchsorted(types, sizes.gpu_type)
-
-    def wanted() -> tuple[Ints, Ints]:
-        taken = _at_prices(options, starts, prices[row_type])
-        return taken, _used(sizes.rows(taken), types)
-
-    taken, used = wanted()
-    for change in range(_PRICE_CHANGES):
-        if not (used > gpus).any():
-            break
-        scarcest = int(np.argmax(used - gpus))
-        low, high = prices[scarcest], highest
-        for _ in range(_HALVINGS if change < _PRICE_CHANGES - len(types) else 0):
-            prices[scarcest] = (low + high) / 2
-            if wanted()[1][scarcest] <= gpus[scarcest]:
-                high = prices[scarcest]
+    if len(types) > 1:
+        usage = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0).astype(np.float64)
+        group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
+        optional = np.zeros(len(starts), np.bool_)
+        rows = choose(Columns(group, options.worth, usage, optional), gpus.astype(np.float64), EXACT).chosen
+        return np.sort(rows[rows != NOTHING])
+    low, high = 0.0, float((options.worth / sizes.gpus).max()) + 1e-9
+    taken = _at_price(options, starts, low)
+    if sizes.gpus[taken].sum() > gpus[0]:
+        for _ in range(_HALVINGS):
+            price = (low + high) / 2
+            if sizes.gpus[_at_price(options, starts, price)].sum() <= gpus[0]:
+                high = price
             else:
-                low = prices[scarcest]
-        prices[scarcest] = high
-        taken, used = wanted()
-    return _with_rest(options, row_type, taken, gpus - used)
+                low = price
+        taken = _at_price(options, starts, high)
+    return _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
 
 
-def _at_prices(options: SizeOptions, starts: Ints, price: Floats) -> Ints:
-    """Return the best row of each job at a price of a GPU by row; jobs for which none is worth it have none."""
+def _at_price(options: SizeOptions, starts: Ints, price: float) -> Ints:
+    """Return the best row of each job at a price of a GPU; jobs for which none is worth it have none."""
     profit = options.worth - price * options.sizes.gpus
     most = np.maximum.reduceat(profit, starts)
     count = np.diff(starts, append=len(profit))
@@ -397,23 +394,20 @@ def _at_prices(options: SizeOptions, starts: Ints, price: Floats) -> Ints:
     return rows[profit[rows] > 0]
 
 
-def _with_rest(options: SizeOptions, row_type: Ints, taken: Ints, left: Ints) -> Ints:
+def _with_rest(options: SizeOptions, taken: Ints, left: int) -> Ints:
     """Return the taken rows, some of them raised to a better row of their job, the most worth for a GPU first."""
     sizes = options.sizes
     row_of = np.full(int(sizes.at.max()) + 1, -1)
     row_of[sizes.at[taken]] = taken
-    while (left > 0).any():
+    while left > 0:
         now = row_of[sizes.at]
-        frees = np.where((now >= 0) & (row_type[now] == row_type), sizes.gpus[now], 0)
-        more = sizes.gpus - frees
+        more = sizes.gpus - np.where(now >= 0, sizes.gpus[now], 0)
         gain = options.worth - np.where(now >= 0, options.worth[now], 0.0)
-        better = np.flatnonzero((more > 0) & (more <= left[row_type]) & (gain > 0))
+        better = np.flatnonzero((more > 0) & (more <= left) & (gain > 0))
         if not len(better):
             break
         best = int(better[np.argmax(gain[better] / more[better])])
-        before, row_of[sizes.at[best]] = now[best], best
-        left[row_type[best]] -= sizes.gpus[best]
-        if before >= 0:
-            left[row_type[before]] += sizes.gpus[before]
+        row_of[sizes.at[best]] = best
+        left -= int(more[best])
     rows: Ints = np.sort(row_of[row_of >= 0])
     return rows
