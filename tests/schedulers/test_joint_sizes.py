@@ -215,6 +215,25 @@ def test_the_job_that_gains_more_has_the_faster_type() -> None:
     assert held == {"0": ["v100"], "1": ["a100"]}
 
 
+def test_a_rigid_job_moves_to_a_faster_type_that_comes_free() -> None:
+    """It starts on V100s as the A100s are taken, and has worked for eight restarts when those are free."""
+    first = job(0, 1_500, gpus=4, model="resnet18", preemptible=False)
+    trace = jobs_of(first, job(10, 100_000, gpus=4, model="resnet18"))
+    result = run(trace, TWO_TYPES, "las+joint", models=ON_TYPES, restart_cost_seconds=60.0)
+    held = types_held(result).filter(pl.col("job_id") == "1").sort("from_seconds")
+    assert held["gpu_type"].to_list() == [["v100"], ["a100"]]
+    assert held["from_seconds"].to_list() == [10.0, 500.0]
+
+
+def test_a_rigid_job_alike_on_each_type_stays_protected() -> None:
+    """A shorter job comes while the running one has worked for less than twelve restarts, and waits for that."""
+    alike = {"resnet18": on_types(shipped_models()["resnet18"], {"a100": 1.0, "v100": 1.0})}
+    rows = [job(0, 100_000, gpus=gpus, model="resnet18") for gpus in (4, 4, 4, 2)]
+    trace = jobs_of(*rows, job(300, 100, gpus=2, model="resnet18"))
+    result = run(trace, TWO_TYPES, "srtf+joint", models=alike, restart_cost_seconds=60.0)
+    assert result.record.jobs.filter(pl.col("job_id") == "4")["start_seconds"].to_list() == [720.0]
+
+
 def test_a_type_that_the_owner_states_is_kept() -> None:
     rows = [job(0, 4_000, gpus=2, model="resnet18", constraint="gpu_type=v100") for _ in range(3)]
     result = run(jobs_of(*rows), TWO_TYPES, "las+joint", models=ON_TYPES)

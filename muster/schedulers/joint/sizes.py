@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.contract import Jobs
+from muster.schedulers.contract import Jobs, Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.modelled_speeds import (
     ANY_TYPE,
@@ -44,13 +44,30 @@ class SizeOptions:
 
 def is_elastic(jobs: Jobs) -> Bools:
     """Which jobs may have another number of whole GPUs than they ask for."""
-    elastic: Bools = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == 1000) & (jobs.gpus > 0)
+    elastic: Bools = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
     return elastic
 
 
-def types_of(given: AllocationInput) -> Ints:
+def gains_from_type(snapshot: Snapshot) -> Bools:
+    """Which jobs may have more than one type of GPU and are not known to be as fast on each of them."""
+    jobs, types = snapshot.jobs, types_of(snapshot).tolist()
+    if len(types) == 1:
+        return np.zeros(len(jobs), np.bool_)
+    nodes, names = snapshot.ledger.books.nodes["gpu_type"], snapshot.cluster.gpu_types
+    allowed = [(snapshot.table.node_allowed & (nodes == each)).any(axis=1) for each in types]
+    differs = [
+        snapshot.size_speeds is not None
+        or (model is not None and len({model.speed_on(names[each]) for each in types} - {None}) > 1)
+        for model in snapshot.table.models
+    ]
+    gains: Bools = (np.sum(allowed, axis=0)[jobs.constraint] > 1) & np.array(differs)[jobs.model]
+    gains &= (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
+    return gains
+
+
+def types_of(snapshot: Snapshot) -> Ints:
     """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one."""
-    nodes = given.snapshot.ledger.books.nodes
+    nodes = snapshot.ledger.books.nodes
     types = np.unique(nodes["gpu_type"][nodes["gpus"] > 0])
     return types if len(types) > 1 else np.array([ANY_TYPE])
 
@@ -61,7 +78,7 @@ def present_sizes(given: AllocationInput) -> TypedSizes:
     held = np.rint(jobs.held_gpus).astype(np.int64)
     gpus = np.where(is_elastic(jobs) & jobs.running & (held > 0), held, jobs.gpus)
     types = np.full(len(jobs), ANY_TYPE)
-    if len(types_of(given)) > 1:
+    if len(types_of(given.snapshot)) > 1:
         heads = books.heads[jobs.index]
         here = heads >= 0
         types[here] = books.nodes["gpu_type"][books.rows["node"][heads[here]]]
@@ -129,7 +146,7 @@ def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
 
     Those for which no size is worth its GPUs are tried with their least, on the type of which most is left.
     """
-    types, sizes = types_of(given), options.sizes
+    types, sizes = types_of(given.snapshot), options.sizes
     left = _gpus_left(given, types)
     taken = best_sizes(options, types, left)
     at, gpus, gpu_type = present_sizes(given)
@@ -177,7 +194,7 @@ def _is_alike_everywhere(given: AllocationInput, options: SizeOptions, gpus: Int
     np.minimum.at(lowest, sizes.at[here], options.worth[here])
     np.maximum.at(highest, sizes.at[here], options.worth[here])
     types = np.bincount(sizes.at[here], minlength=len(gpus))
-    alike: Bools = (highest - lowest <= _ALIKE * highest) & (types == len(types_of(given)))
+    alike: Bools = (highest - lowest <= _ALIKE * highest) & (types == len(types_of(given.snapshot)))
     alike &= gpus <= given.gangs.kinds["gpus"].max()
     return alike
 
@@ -270,7 +287,7 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
 
     On any type where none of those has enough GPUs, or there is one type.
     """
-    jobs, types, stated = given.snapshot.jobs, types_of(given), _stated_types(given)
+    jobs, types, stated = given.snapshot.jobs, types_of(given.snapshot), _stated_types(given)
     per_node = given.snapshot.ledger.books.nodes["gpus"]
     least, most, now = jobs.min_gpus, jobs.max_gpus, present_sizes(given)
     rigid = ~is_elastic(jobs)
@@ -298,7 +315,7 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
 
 def _stated_types(given: AllocationInput) -> list[list[int]]:
     """Return by model the types whose speed it states, all where it states none; nothing where there is one type."""
-    types, names = types_of(given).tolist(), given.snapshot.cluster.gpu_types
+    types, names = types_of(given.snapshot).tolist(), given.snapshot.cluster.gpu_types
     if types == [ANY_TYPE]:
         return [[] for _ in given.snapshot.table.models]
     stated = [
