@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.composed import Composed
@@ -215,6 +215,25 @@ def test_the_job_that_gains_more_has_the_faster_type() -> None:
     assert held == {"0": ["v100"], "1": ["a100"]}
 
 
+def test_a_rigid_job_moves_to_a_faster_type_that_comes_free() -> None:
+    """It starts on V100s as the A100s are taken, and has worked for eight restarts when those are free."""
+    first = job(0, 1_500, gpus=4, model="resnet18", preemptible=False)
+    trace = jobs_of(first, job(10, 100_000, gpus=4, model="resnet18"))
+    result = run(trace, TWO_TYPES, "las+joint", models=ON_TYPES, restart_cost_seconds=60.0)
+    held = types_held(result).filter(pl.col("job_id") == "1").sort("from_seconds")
+    assert held["gpu_type"].to_list() == [["v100"], ["a100"]]
+    assert held["from_seconds"].to_list() == [10.0, 500.0]
+
+
+def test_a_rigid_job_alike_on_each_type_stays_protected() -> None:
+    """A shorter job comes while the running one has worked for less than twelve restarts, and waits for that."""
+    alike = {"resnet18": on_types(shipped_models()["resnet18"], {"a100": 1.0, "v100": 1.0})}
+    rows = [job(0, 100_000, gpus=gpus, model="resnet18") for gpus in (4, 4, 4, 2)]
+    trace = jobs_of(*rows, job(300, 100, gpus=2, model="resnet18"))
+    result = run(trace, TWO_TYPES, "srtf+joint", models=alike, restart_cost_seconds=60.0)
+    assert result.record.jobs.filter(pl.col("job_id") == "4")["start_seconds"].to_list() == [720.0]
+
+
 def test_a_type_that_the_owner_states_is_kept() -> None:
     rows = [job(0, 4_000, gpus=2, model="resnet18", constraint="gpu_type=v100") for _ in range(3)]
     result = run(jobs_of(*rows), TWO_TYPES, "las+joint", models=ON_TYPES)
@@ -254,3 +273,35 @@ def test_prices_by_type_are_near_the_best_assignment() -> None:
         best = columns[linear_sum_assignment(columns, maximize=True)].sum()
         reached.append(worth.reshape(-1)[taken].sum() / best)
     assert np.mean(reached) >= 0.99
+
+
+def test_gangs_alike_on_all_types_fill_each_of_them() -> None:
+    """Half of the jobs are worth as much on each of three types; an integer program knows the best choice."""
+    rng, reached = np.random.default_rng(2), []
+    types, room = np.arange(3), np.array([24, 16, 24])
+    for _ in range(100):
+        jobs = int(rng.integers(5, 30))
+        gpus = rng.choice([1, 2, 4, 8, 12, 16], jobs)
+        alike = rng.random((jobs, 1)) < 0.5
+        each = (
+            gpus[:, None]
+            * rng.uniform(0.3, 1.0, (jobs, 1))
+            * np.where(alike, 1.0, rng.uniform(1, 7, (jobs, 3)))
+        )
+        sizes = TypedSizes(np.repeat(np.arange(jobs), 3), np.repeat(gpus, 3), np.tile(types, jobs))
+        taken = best_sizes(SizeOptions(sizes, each.reshape(-1)), types, room)
+        assert (np.bincount(sizes.gpu_type[taken], sizes.gpus[taken], 3) <= room).all()
+        reached.append(each.reshape(-1)[taken].sum() / most_worth(each, gpus, room))
+    assert np.mean(reached) >= 0.999
+
+
+def most_worth(worth: Floats, gpus: Ints, room: Ints) -> float:
+    """The most that jobs are worth, each on one type or none, by an integer program."""
+    jobs, types = worth.shape
+    once = np.kron(np.eye(jobs), np.ones(types))
+    used = np.kron(gpus, np.eye(types))
+    within = LinearConstraint(np.vstack([once, used]), -np.inf, np.concatenate([np.ones(jobs), room]))
+    whole = np.ones(jobs * types)
+    best = milp(-worth.reshape(-1), constraints=within, integrality=whole, bounds=Bounds(0, 1))
+    assert best.x is not None
+    return float(worth.reshape(-1) @ np.rint(best.x))

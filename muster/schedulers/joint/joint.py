@@ -33,6 +33,7 @@ from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
     as_placed,
+    gains_from_type,
     is_elastic,
     keeps_size,
     options_of,
@@ -56,8 +57,8 @@ _SCARCEST = 4.0
 _REACHED = 1e-9
 _TIMES_SIZED = 3
 """How often sizes are chosen: again where jobs have more machines than they need, which makes that size worth less."""
-_WORK_PER_RESIZE = 1.0
-"""Seconds of work before another size, for each second that it costs."""
+_WORK_PER_CHANGE = 1.0
+"""Seconds of work before another size or type of GPU, for each second that it costs."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,13 @@ class Joint(DraftAllocator):
     def pinned(self, snapshot: Snapshot) -> Bools:
         """Return the running jobs that may not be interrupted now.
 
-        An elastic job may have another size once it has worked for as long as that costs it: it learns its speed.
+        A job may have another size or another type of GPU once it has worked for as long as that costs it: it learns
+        its speed, and starts where there is room and not where it is fast.
         """
-        jobs = snapshot.jobs
-        resizable = is_elastic(jobs) & (jobs.protected_for(_WORK_PER_RESIZE) <= snapshot.now)
-        pinned: Bools = jobs.pinned & ~resizable
+        jobs, pinned = snapshot.jobs, snapshot.jobs.pinned
+        if pinned.any():
+            may_change = is_elastic(jobs) | gains_from_type(snapshot)
+            pinned &= ~may_change | (jobs.protected_for(_WORK_PER_CHANGE) > snapshot.now)
         return pinned
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
@@ -119,7 +122,7 @@ class Joint(DraftAllocator):
         weighted = given.gangs._replace(weight=_weights(snapshot, given.ranked, given.chosen, given.urgent))
         elastic = given.opened.movable & is_elastic(snapshot.jobs)
         sizes = present_sizes(given)
-        if not elastic.any() and len(types_of(given)) == 1:
+        if not elastic.any() and len(types_of(given.snapshot)) == 1:
             return _best_draft(given, weighted, sizes)[1]
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):

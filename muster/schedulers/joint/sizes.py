@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
+from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.contract import Jobs
+from muster.schedulers.contract import Jobs, Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.modelled_speeds import (
     ANY_TYPE,
@@ -22,8 +23,9 @@ from muster.schedulers.joint.modelled_speeds import (
     modelled_speeds,
     of_type,
 )
+from muster.schedulers.workers_and_servers.smd import EXACT
 
-_HALVINGS, _PRICE_CHANGES = 40, 60
+_HALVINGS = 40
 _AT_MOST = 1.1
 """What an elastic job counts that is infinitely fast, where waiting counts 0 and its least size 0.1: as Sia has it."""
 _ALL_SIZES = 16
@@ -42,13 +44,30 @@ class SizeOptions:
 
 def is_elastic(jobs: Jobs) -> Bools:
     """Which jobs may have another number of whole GPUs than they ask for."""
-    elastic: Bools = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == 1000) & (jobs.gpus > 0)
+    elastic: Bools = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
     return elastic
 
 
-def types_of(given: AllocationInput) -> Ints:
+def gains_from_type(snapshot: Snapshot) -> Bools:
+    """Which jobs may have more than one type of GPU and are not known to be as fast on each of them."""
+    jobs, types = snapshot.jobs, types_of(snapshot).tolist()
+    if len(types) == 1:
+        return np.zeros(len(jobs), np.bool_)
+    nodes, names = snapshot.ledger.books.nodes["gpu_type"], snapshot.cluster.gpu_types
+    allowed = [(snapshot.table.node_allowed & (nodes == each)).any(axis=1) for each in types]
+    differs = [
+        snapshot.size_speeds is not None
+        or (model is not None and len({model.speed_on(names[each]) for each in types} - {None}) > 1)
+        for model in snapshot.table.models
+    ]
+    gains: Bools = (np.sum(allowed, axis=0)[jobs.constraint] > 1) & np.array(differs)[jobs.model]
+    gains &= (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
+    return gains
+
+
+def types_of(snapshot: Snapshot) -> Ints:
     """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one."""
-    nodes = given.snapshot.ledger.books.nodes
+    nodes = snapshot.ledger.books.nodes
     types = np.unique(nodes["gpu_type"][nodes["gpus"] > 0])
     return types if len(types) > 1 else np.array([ANY_TYPE])
 
@@ -59,7 +78,7 @@ def present_sizes(given: AllocationInput) -> TypedSizes:
     held = np.rint(jobs.held_gpus).astype(np.int64)
     gpus = np.where(is_elastic(jobs) & jobs.running & (held > 0), held, jobs.gpus)
     types = np.full(len(jobs), ANY_TYPE)
-    if len(types_of(given)) > 1:
+    if len(types_of(given.snapshot)) > 1:
         heads = books.heads[jobs.index]
         here = heads >= 0
         types[here] = books.nodes["gpu_type"][books.rows["node"][heads[here]]]
@@ -127,7 +146,7 @@ def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
 
     Those for which no size is worth its GPUs are tried with their least, on the type of which most is left.
     """
-    types, sizes = types_of(given), options.sizes
+    types, sizes = types_of(given.snapshot), options.sizes
     left = _gpus_left(given, types)
     taken = best_sizes(options, types, left)
     at, gpus, gpu_type = present_sizes(given)
@@ -175,7 +194,7 @@ def _is_alike_everywhere(given: AllocationInput, options: SizeOptions, gpus: Int
     np.minimum.at(lowest, sizes.at[here], options.worth[here])
     np.maximum.at(highest, sizes.at[here], options.worth[here])
     types = np.bincount(sizes.at[here], minlength=len(gpus))
-    alike: Bools = (highest - lowest <= _ALIKE * highest) & (types == len(types_of(given)))
+    alike: Bools = (highest - lowest <= _ALIKE * highest) & (types == len(types_of(given.snapshot)))
     alike &= gpus <= given.gangs.kinds["gpus"].max()
     return alike
 
@@ -268,7 +287,7 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
 
     On any type where none of those has enough GPUs, or there is one type.
     """
-    jobs, types, stated = given.snapshot.jobs, types_of(given), _stated_types(given)
+    jobs, types, stated = given.snapshot.jobs, types_of(given.snapshot), _stated_types(given)
     per_node = given.snapshot.ledger.books.nodes["gpus"]
     least, most, now = jobs.min_gpus, jobs.max_gpus, present_sizes(given)
     rigid = ~is_elastic(jobs)
@@ -296,7 +315,7 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
 
 def _stated_types(given: AllocationInput) -> list[list[int]]:
     """Return by model the types whose speed it states, all where it states none; nothing where there is one type."""
-    types, names = types_of(given).tolist(), given.snapshot.cluster.gpu_types
+    types, names = types_of(given.snapshot).tolist(), given.snapshot.cluster.gpu_types
     if types == [ANY_TYPE]:
         return [[] for _ in given.snapshot.table.models]
     stated = [
@@ -355,39 +374,34 @@ def _sizes(least: int, most: int, present: int, largest: int) -> list[int]:
 def best_sizes(options: SizeOptions, types: Ints, gpus: Ints) -> Ints:
     """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
 
-    By the prices of a GPU of each type at which the jobs want no more than there are; then the rest goes where it gains
-    most. A price rises as long as too much is wanted of its type, those of the others being what they are.
+    On one type by the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains
+    most. On several types by a knapsack: no prices part jobs that are worth as much on each of them.
     """
     sizes = options.sizes
     if not len(sizes.at):
         return np.zeros(0, np.int64)
     starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
-    prices, highest = np.zeros(len(types)), float((options.worth / sizes.gpus).max()) + 1e-9
-    row_type = np.searchsorted(types, sizes.gpu_type)
-
-    def wanted() -> tuple[Ints, Ints]:
-        taken = _at_prices(options, starts, prices[row_type])
-        return taken, _used(sizes.rows(taken), types)
-
-    taken, used = wanted()
-    for change in range(_PRICE_CHANGES):
-        if not (used > gpus).any():
-            break
-        scarcest = int(np.argmax(used - gpus))
-        low, high = prices[scarcest], highest
-        for _ in range(_HALVINGS if change < _PRICE_CHANGES - len(types) else 0):
-            prices[scarcest] = (low + high) / 2
-            if wanted()[1][scarcest] <= gpus[scarcest]:
-                high = prices[scarcest]
+    if len(types) > 1:
+        usage = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0).astype(np.float64)
+        group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
+        optional = np.zeros(len(starts), np.bool_)
+        rows = choose(Columns(group, options.worth, usage, optional), gpus.astype(np.float64), EXACT).chosen
+        return np.sort(rows[rows != NOTHING])
+    low, high = 0.0, float((options.worth / sizes.gpus).max()) + 1e-9
+    taken = _at_price(options, starts, low)
+    if sizes.gpus[taken].sum() > gpus[0]:
+        for _ in range(_HALVINGS):
+            price = (low + high) / 2
+            if sizes.gpus[_at_price(options, starts, price)].sum() <= gpus[0]:
+                high = price
             else:
-                low = prices[scarcest]
-        prices[scarcest] = high
-        taken, used = wanted()
-    return _with_rest(options, row_type, taken, gpus - used)
+                low = price
+        taken = _at_price(options, starts, high)
+    return _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
 
 
-def _at_prices(options: SizeOptions, starts: Ints, price: Floats) -> Ints:
-    """Return the best row of each job at a price of a GPU by row; jobs for which none is worth it have none."""
+def _at_price(options: SizeOptions, starts: Ints, price: float) -> Ints:
+    """Return the best row of each job at a price of a GPU; jobs for which none is worth it have none."""
     profit = options.worth - price * options.sizes.gpus
     most = np.maximum.reduceat(profit, starts)
     count = np.diff(starts, append=len(profit))
@@ -397,23 +411,20 @@ def _at_prices(options: SizeOptions, starts: Ints, price: Floats) -> Ints:
     return rows[profit[rows] > 0]
 
 
-def _with_rest(options: SizeOptions, row_type: Ints, taken: Ints, left: Ints) -> Ints:
+def _with_rest(options: SizeOptions, taken: Ints, left: int) -> Ints:
     """Return the taken rows, some of them raised to a better row of their job, the most worth for a GPU first."""
     sizes = options.sizes
     row_of = np.full(int(sizes.at.max()) + 1, -1)
     row_of[sizes.at[taken]] = taken
-    while (left > 0).any():
+    while left > 0:
         now = row_of[sizes.at]
-        frees = np.where((now >= 0) & (row_type[now] == row_type), sizes.gpus[now], 0)
-        more = sizes.gpus - frees
+        more = sizes.gpus - np.where(now >= 0, sizes.gpus[now], 0)
         gain = options.worth - np.where(now >= 0, options.worth[now], 0.0)
-        better = np.flatnonzero((more > 0) & (more <= left[row_type]) & (gain > 0))
+        better = np.flatnonzero((more > 0) & (more <= left) & (gain > 0))
         if not len(better):
             break
         best = int(better[np.argmax(gain[better] / more[better])])
-        before, row_of[sizes.at[best]] = now[best], best
-        left[row_type[best]] -= sizes.gpus[best]
-        if before >= 0:
-            left[row_type[before]] += sizes.gpus[before]
+        row_of[sizes.at[best]] = best
+        left -= int(more[best])
     rows: Ints = np.sort(row_of[row_of >= 0])
     return rows
