@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from muster.cluster.ledger_arrays import Ints
+from muster.problems import InputError, Problem
 from muster.report.free_time import seconds_free
 from muster.report.timeline import FloatArray, window
 from muster.runtime.records import CompactTable, Record
@@ -26,6 +27,10 @@ def fragmentation(record: Record, held: CompactTable) -> float | None:
     start, end = window(record)
     nodes = record.nodes().with_row_index("code")
     code = held.numbers_among("node", nodes["node"]).cast(nodes["code"].dtype)
+    if code.null_count():
+        raise InputError(
+            Problem("allocations of the record", "allowed: only nodes of its cluster", column="node")
+        )
     rows = held.numbers.select(code.alias("code"), "from_seconds", "to_seconds", "gpus")
     absent = _absent(record, nodes, start, end)
     rows = pl.concat([rows, absent]) if absent.height else rows

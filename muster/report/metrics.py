@@ -274,9 +274,9 @@ def _tenants(measured: pl.DataFrame) -> list[dict[str, Any]]:
 def _reasons(record: Record, end: float) -> dict[str, dict[str, float]]:
     """Why measured jobs waited: per reason the waiting seconds and the jobs it held up, longest first."""
     table, counted = record.compact_reasons, record.jobs["measured"].to_numpy()
-    if table.numbers.is_empty():
+    if table.numbers.is_empty() or not len(counted):
         return {}
-    names = table.names.get("reason", table.numbers["reason"].unique())
+    names = table.names["reason"] if "reason" in table.names else table.numbers["reason"].unique()
     job = table.numbers_among("job_id", record.jobs["job_id"])
     code = table.numbers_among("reason", names).to_numpy()
     seconds = (table.numbers["to_seconds"].fill_null(end) - table.numbers["from_seconds"]).to_numpy()

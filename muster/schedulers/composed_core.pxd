@@ -155,7 +155,7 @@ cdef class CompiledScheduler:
     cdef Ranked _first_of(self, size_t at) noexcept nogil
     cdef int64_t _pop(self) noexcept nogil
     cdef bint _kind_comes_first(self, vector[Ranked]& others, size_t other) noexcept nogil
-    cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil
+    cdef void _walk(self, double pinned_after, int64_t free) noexcept nogil
     cdef size_t _choose_running(
         self, size_t at, size_t upto, double pinned_after, int64_t* free, size_t* first_left
     ) noexcept nogil

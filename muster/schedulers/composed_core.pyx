@@ -279,7 +279,7 @@ cdef class CompiledScheduler:
             self._rank_running(now)
             self._read_running(now)
             self.free_before = world.books.totals[GPU] + self._releasing(world)
-            self._walk(world, now, self.free_before)
+            self._walk(now, self.free_before)
             for at in range(self.waiting_kinds.size()):
                 self.kinds[self.waiting_kinds[at]].chosen = self.kinds[self.waiting_kinds[at]].cursor
             self._stop_others(world)
@@ -390,7 +390,7 @@ cdef class CompiledScheduler:
         kind = self.heap[0]
         return self.waiting[kind][self.kinds[kind].cursor] < others[other]
 
-    cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil:
+    cdef void _walk(self, double pinned_after, int64_t free) noexcept nogil:
         """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
         A running job holds what its kind demands. One that is protected beyond `pinned_after`, which is now or for
@@ -632,7 +632,7 @@ cdef class CompiledScheduler:
             for at in range(self.waiting_kinds.size()):
                 self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].chosen
             return
-        self._walk(world, _FOREVER, free)
+        self._walk(_FOREVER, free)
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].cursor
         for at in range(self.victims.size()):
@@ -707,14 +707,13 @@ cdef class CompiledScheduler:
             return
         self.wake_on = ON_ALL
         if self.soonest_end > -INFINITY:
-            free_to_stop, timers = self.soonest_end, self.soonest_end if self.resize_restarts else INFINITY
+            free_to_stop = self.soonest_end
         for at in range(self.running.size() if self.some_protected and self.soonest_end == -INFINITY else 0):
             job = self.running[at].job
-            if self.until[job] > now:
-                if self.resize_restarts and self.until[job] < INFINITY:
-                    timers = min(timers, self.until[job])
-                if world.books.heads[job] >= 0:
-                    free_to_stop = min(free_to_stop, self.until[job])
+            if self.until[job] > now and world.books.heads[job] >= 0:
+                free_to_stop = min(free_to_stop, self.until[job])
+        if self.resize_restarts:
+            timers = free_to_stop
         if self.preemptive:
             if self.in_vain:
                 overtaken = -INFINITY

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.problems import InputError
 from muster.report import summarise
 from muster.report.metrics import distribution, jain
 from muster.report.timeline import Steps, gpus_in_use, held, jobs_waiting, window
-from muster.runtime.records import DECISIONS, Record
+from muster.runtime.records import DECISIONS, REASONS, CompactTable, Record
 from tests.building import cluster_of, job, jobs_of, run
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
@@ -117,6 +118,22 @@ def test_a_run_without_events_has_figures_without_values() -> None:
     assert summary["utilization"]["gpu"] is None
     assert summary["makespan_seconds"] is None
     json.dumps(summary, allow_nan=False)
+
+
+def test_reasons_of_no_job_of_the_record_count_nothing() -> None:
+    record = two_jobs()
+    reasons = record.reasons.clear().with_columns(pl.col("job_id").cast(pl.String))
+    row = {"job_id": "C", "reason": "gpus", "from_seconds": 0.0, "to_seconds": 1.0}
+    reasons = pl.concat([reasons, pl.DataFrame([row])], how="diagonal_relaxed").select(*REASONS)
+    lost = replace(record, jobs=record.jobs.clear(), compact_reasons=CompactTable(reasons))
+    assert summarise(lost)["reasons"] == {}
+
+
+def test_an_allocation_on_no_node_of_the_cluster_is_named() -> None:
+    record = two_jobs()
+    ghost = record.allocations.with_columns(node=pl.lit("ghost"))
+    with pytest.raises(InputError, match="node"):
+        summarise(replace(record, compact_allocations=CompactTable(ghost)))
 
 
 def test_jobs_too_short_for_the_clock_leave_figures_finite() -> None:
