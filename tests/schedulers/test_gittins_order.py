@@ -21,7 +21,7 @@ from tests.building import cluster_of, column, finishes, job, jobs_of, run
 CLASSES = len(EDGES) + 1
 STARTS = np.append(0.0, EDGES)
 ENDS = np.append(EDGES, 2 * EDGES[-1])
-NOBODY = np.zeros(0, np.int64)
+NO_JOBS = np.zeros(0, np.int64)
 ALL_JOBS = np.zeros(1, np.int64)
 NO_PRIOR = np.zeros(CLASSES)
 
@@ -46,7 +46,7 @@ def by_enumeration(ended: list[int], age: int, start_up: float) -> float:
 def test_the_index_is_the_best_rate_over_all_moments(ended: list[int], age: int, start_up: float) -> None:
     if not any(ended[age:]):
         return
-    chances = chances_to_end(np.array([ended]), NO_PRIOR, ALL_JOBS, NOBODY, NOBODY, 2.0)
+    chances = chances_to_end(np.array([ended]), NO_PRIOR, ALL_JOBS, NO_JOBS, NO_JOBS, 2.0)
     found = best_rates(EDGES, chances, np.array([0]), np.array([age]), np.array([start_up]))[0]
     assert found == pytest.approx(by_enumeration(ended, age, start_up))
 
@@ -54,7 +54,7 @@ def test_the_index_is_the_best_rate_over_all_moments(ended: list[int], age: int,
 def test_jobs_still_running_count_as_not_ended_early() -> None:
     ended = np.zeros((1, CLASSES), np.int64)
     ended[0, 2] = 4
-    alone = chances_to_end(ended, NO_PRIOR, ALL_JOBS, NOBODY, NOBODY, 2.0)
+    alone = chances_to_end(ended, NO_PRIOR, ALL_JOBS, NO_JOBS, NO_JOBS, 2.0)
     twelve_passed = np.full(12, 3)  # Twelve jobs have attained more than class 2.
     among = chances_to_end(ended, NO_PRIOR, ALL_JOBS, np.zeros(12, np.int64), twelve_passed, 2.0)
     assert (alone[0, 2], among[0, 2]) == (1.0, 0.25)

@@ -2,8 +2,8 @@
 
 A job's length is the GPU time that it takes in all, its age the GPU time that it has attained. Jobs of one model are a
 kind, of these those of one tenant, then of one user, then of one size. Each kind is believed to fare as the kind around
-it, until its own ended jobs say otherwise. How many it takes is learned too: by how well each number would have
-foretold the lengths so far.
+it, until its own ended jobs say otherwise. How many it takes is learned too: by how likely each number makes
+the lengths so far.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WEIGHTS: Floats = np.array([1e9, 32.0, 8.0, 4.0, 2.0, 1.0])
 _MOST_KINDS = 2000
 """Those in which no job has ended for longest are forgotten."""
 _NESTED: Ints = np.array([0, 0, 1, 2, 3])
-_NOBODY: Ints = np.zeros(0, np.int64)
+_NO_JOBS: Ints = np.zeros(0, np.int64)
 
 Kind: TypeAlias = tuple[str | int, ...]
 """A model, a tenant, a user and a number of GPUs, or only the first of these."""
@@ -85,7 +85,7 @@ def _counts(rows: list[bytes]) -> Ints:
 
 def _likelihood(counts: Ints, at: int, weight: float) -> float:
     """Logarithm of the chance that a job of the narrowest of these kinds ends in a class."""
-    chances = chances_to_end(counts, _PRIOR, _NESTED, _NOBODY, _NOBODY, weight)[-1]
+    chances = chances_to_end(counts, _PRIOR, _NESTED, _NO_JOBS, _NO_JOBS, weight)[-1]
     return float(np.log1p(-chances[:at]).sum() + np.log(chances[at]))
 
 
