@@ -163,7 +163,7 @@ class SlurmEngine(ReadsRunFolders):
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
-        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster()]
+        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._moved()]
         return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
 
     def _of_another_muster(self) -> list[UntakenJob]:
@@ -174,6 +174,21 @@ class SlurmEngine(ReadsRunFolders):
             UntakenJob(f"job {row.number} of Slurm", row.values["UserName"], words)
             for row in self._rows.values()
             if row.state == "RUNNING" and OWN.fullmatch(row.comment) and row.comment not in ours
+        ]
+
+    def _moved(self) -> list[UntakenJob]:
+        """Return the jobs that run on other nodes than they were given, and that Slurm does not requeue."""
+        found = ((record, self._row(record)) for record in self._records if record.lives and record.began)
+        return [
+            UntakenJob(
+                f"job {row.number} of Slurm",
+                row.values["UserName"],
+                f"nodes: found {', '.join(row.nodes)}; allowed: {', '.join(record.nodes)}, where Muster placed it. "
+                f"Hint: it may run on there, or scancel {row.number}",
+            )
+            for record, row in found
+            if row is not None and row.state == "RUNNING" and not record.requeued
+            if set(row.nodes) != set(record.nodes)
         ]
 
     def _look(self) -> None:
@@ -222,8 +237,10 @@ class SlurmEngine(ReadsRunFolders):
             self._end(record, Exit.LOST, now, None, "Slurm could not launch it")
             return
         if row.held and not record.requeued:
-            record.held_by_owner = True
-            self._end(record, Exit.STOPPED, now, None, "requeued and held in Slurm, not by Muster")
+            # It may be the hold by which Muster took the start back while it waited.
+            record.held_by_owner = not record.stopping
+            by = "" if record.stopping else ", not by Muster"
+            self._end(record, Exit.STOPPED, now, None, f"requeued and held in Slurm{by}")
             return
         record.requeued = record.requeued or _NOT_BY_MUSTER
         self._records.keep(record)
@@ -252,9 +269,12 @@ class SlurmEngine(ReadsRunFolders):
         # Until its nodes are up its start time may change.
         if not record.began and row.state != "CONFIGURING":
             record.began = max(row.started, record.launched)
-            moved = row.state == "RUNNING" and set(row.nodes) != set(record.nodes)
-            if moved and self._take_back(row):
+            if row.state == "RUNNING" and set(row.nodes) != set(record.nodes):
                 record.requeued = f"moved to {', '.join(row.nodes)} in Slurm, not by Muster"
+            self._records.keep(record)
+        # At every poll until it is no longer there: an order may get no answer.
+        if record.requeued and row.state == "RUNNING" and not self._take_back(row):
+            record.requeued = ""
             self._records.keep(record)
         if record.killed:  # again: Slurm loses a signal that comes before the first process
             self._scancel(record, "--signal=KILL", "--full")
