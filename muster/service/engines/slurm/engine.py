@@ -164,6 +164,7 @@ class SlurmEngine(ReadsRunFolders):
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
         untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._moved()]
+        untaken += self._by_themselves()
         return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
 
     def _of_another_muster(self) -> list[UntakenJob]:
@@ -171,7 +172,7 @@ class SlurmEngine(ReadsRunFolders):
         ours = {one.comment for one in (*self._records, *self._adopted)}
         words = "another Muster runs it; allowed: one Muster for a partition"
         return [
-            UntakenJob(f"job {row.number} of Slurm", row.values["UserName"], words)
+            _untaken(row, words)
             for row in self._rows.values()
             if row.state == "RUNNING" and OWN.fullmatch(row.comment) and row.comment not in ours
         ]
@@ -180,15 +181,25 @@ class SlurmEngine(ReadsRunFolders):
         """Return the jobs that run on other nodes than they were given, and that Slurm does not requeue."""
         found = ((record, self._row(record)) for record in self._records if record.lives and record.began)
         return [
-            UntakenJob(
-                f"job {row.number} of Slurm",
-                row.values["UserName"],
+            _untaken(
+                row,
                 f"nodes: found {', '.join(row.nodes)}; allowed: {', '.join(record.nodes)}, where Muster placed it. "
                 f"Hint: it may run on there, or scancel {row.number}",
             )
             for record, row in found
             if row is not None and row.state == "RUNNING" and not record.requeued
             if set(row.nodes) != set(record.nodes)
+        ]
+
+    def _by_themselves(self) -> list[UntakenJob]:
+        """Return the adopted jobs that run without a start of Muster, and that Slurm does not requeue."""
+        found = ((one, self._adopted_row(one.key)) for one in self._adopted)
+        words = "requeue: found --no-requeue, released by its owner; allowed: a release by Muster"
+        return [
+            _untaken(row, f"{words}. Hint: it may run on, or scancel {row.number}")
+            for one, row in found
+            if row is not None and row.state in _ON_NODES and row.values["Requeue"] != "1"
+            if self._records.living(one.job) is None
         ]
 
     def _look(self) -> None:
@@ -536,6 +547,8 @@ class SlurmEngine(ReadsRunFolders):
             return StateRequest.CANCEL, ""
         if start is not None and start.lives:
             return None, ""
+        if row.state != "PENDING" and row.values["Requeue"] != "1":
+            return _request_by_itself(start, row), ""
         if row.state == "RUNNING" or (row.state == "PENDING" and not row.held):
             if start is not None and start.held_by_owner:
                 start.held_by_owner = False
@@ -637,7 +650,25 @@ def _holding(row: SlurmJob) -> str:
     return f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}"
 
 
+def _untaken(row: SlurmJob, words: str) -> UntakenJob:
+    return UntakenJob(f"job {row.number} of Slurm", row.values["UserName"], words)
+
+
+def _request_by_itself(start: StartRecord | None, row: SlurmJob) -> StateRequest | None:
+    """Return what follows for a job that Slurm does not requeue, and that runs or ran without a living start.
+
+    Muster starts nothing while it runs, and its end is the job's.
+    """
+    if row.state in _ON_NODES:
+        return StateRequest.HOLD
+    never_ran = start is None or (not start.began and _ended_as(start, Exit.STOPPED))
+    return StateRequest.CANCEL if never_ran else None
+
+
 def _may_start_again(start: StartRecord, row: SlurmJob) -> bool:
     """Whether a job whose start has ended is not over by that."""
-    again = (Exit.STOPPED.value, Exit.LOST.value, Exit.KILLED.value)
-    return start.end is not None and start.end["ended"] in again and row.values["Requeue"] == "1"
+    return _ended_as(start, Exit.STOPPED, Exit.LOST, Exit.KILLED) and row.values["Requeue"] == "1"
+
+
+def _ended_as(start: StartRecord, *ends: Exit) -> bool:
+    return start.end is not None and Exit(start.end["ended"]) in ends
