@@ -78,8 +78,8 @@ class SlurmQueries:
         """Return a command that has ended, whatever its status. SlurmError if it is not installed or takes too long."""
         environment = self._environment(passed_on)
         # Without it Slurm's commands look for a controller elsewhere, for a minute.
-        if (conf := environment.get("SLURM_CONF")) and not Path(conf).is_file():
-            raise SlurmError(f"no slurm.conf was found at {conf}. Hint: set SLURM_CONF")
+        if conf := environment.get("SLURM_CONF"):
+            _check_conf(conf)
         try:
             return subprocess.run(
                 command,
@@ -112,6 +112,17 @@ class SlurmQueries:
             "SLURM_TIME_FORMAT": "%s",
             "LC_ALL": "C.UTF-8",
         }
+
+
+def _check_conf(path: str) -> None:
+    """SlurmError if there is no such file, or if this account cannot see whether there is one."""
+    why = ""
+    try:
+        found = Path(path).is_file()
+    except OSError as error:
+        found, why = False, f": {error.strerror}"
+    if not found:
+        raise SlurmError(f"no slurm.conf was found at {path}{why}. Hint: set SLURM_CONF")
 
 
 def _text(printed: bytes) -> str:

@@ -142,10 +142,14 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert str(case.slurm_job().number) == number
 
+    @pytest.mark.parametrize("requeued", [False, True], ids=["runs on", "requeued"])
     def test_a_start_that_begins_while_it_is_taken_back_is_no_end(
-        self, case: SlurmCase, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+        self, case: SlurmCase, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch, requeued: bool
     ) -> None:
-        """Slurm says yes to the order to hold a job that has begun since the poll, and lets it run."""
+        """Slurm says yes to the order to hold a job that has begun since the poll, and lets it run.
+
+        If it is requeued, as where its node fails, it is held by that order of Muster.
+        """
         slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
         case.launch(1)
         case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
@@ -153,11 +157,15 @@ class TestSlurmEngine(EngineConformance):
         held: list[str] = []
 
         def begun_before(commands: SlurmCommands, command: Sequence[str], *more: Any, **named: Any) -> Any:
-            if more and more[0].startswith("hold ") and not held:
-                held.append(more[0])
-                slurm.run("scontrol", "update", "nodename=node2", "state=resume")
-                case.until(lambda: case.slurm_job().state == "RUNNING", "its first process")
-            return done(commands, command, *more, **named)
+            if not (more and more[0].startswith("hold ") and not held):
+                return done(commands, command, *more, **named)
+            held.append(more[0])
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+            case.until(lambda: case.slurm_job().state == "RUNNING", "its first process")
+            printed = done(commands, command, *more, **named)
+            if requeued:
+                slurm.run("scontrol", "requeue", str(case.slurm_job().number))
+            return printed
 
         with monkeypatch.context() as patch:
             patch.setattr(SlurmCommands, "done", begun_before)
@@ -165,7 +173,8 @@ class TestSlurmEngine(EngineConformance):
             ended = case.end(1)
         assert held
         assert ended.ended is Exit.STOPPED
-        assert case.slurm_job().state not in LIVING
+        assert ended.message == ("requeued and held in Slurm" if requeued else "")
+        assert (case.slurm_job().state not in LIVING) is not requeued
 
     @pytest.mark.parametrize("runs", [True, False], ids=["begun again", "waiting"])
     def test_a_start_that_slurmctld_forgets_is_lost(
@@ -227,6 +236,60 @@ class TestSlurmEngine(EngineConformance):
         case.launch(1, epoch=2)
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert (str(case.slurm_job().number), case.slurm_job().nodes) == (number, ["node2"])
+
+    @pytest.mark.parametrize("carried_out", [True, False], ids=["carried out", "lost"])
+    def test_a_moved_start_is_lost_without_an_answer_too(
+        self, case: SlurmCase, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch, carried_out: bool
+    ) -> None:
+        """An order that timed out may have had its effect or not."""
+        done = SlurmCommands.done
+        orders: list[str] = []
+
+        def unanswered_once(commands: SlurmCommands, command: Sequence[str], *more: Any, **named: Any) -> Any:
+            first = bool(more) and more[0].startswith("requeuehold ") and not orders
+            orders.extend(more[:1] if first else ())
+            if not first or carried_out:
+                printed = done(commands, command, *more, **named)
+            if first:
+                raise SlurmError("scontrol took longer than 5 s")
+            return printed
+
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            slurm.run("scontrol", "update", f"jobid={case.slurm_job().number}", "ReqNodeList=node1")
+            with monkeypatch.context() as patch:
+                patch.setattr(SlurmCommands, "done", unanswered_once)
+                with pytest.raises(SlurmError, match="took longer"):
+                    case.end(1)
+                if carried_out:  # The next daemon finds the effect.
+                    case.reopen()
+                end = case.end(1)
+        finally:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+        assert (end.ended, end.message) == (Exit.LOST, "moved to node1 in Slurm, not by Muster")
+        case.until(lambda: case.slurm_job().held, "that it is held")
+
+    def test_a_moved_start_that_slurm_does_not_requeue_is_named(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """It goes on where it is."""
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            number = str(case.slurm_job().number)
+            slurm.run("scontrol", "update", f"jobid={number}", "ReqNodeList=node1", "Requeue=0")
+            case.until(lambda: case.engine.poll().untaken, "that it is named")
+        finally:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+        (named,) = case.engine.poll().untaken
+        assert named.words.startswith("nodes: found node1; allowed: node2, where Muster placed it. ")
+        assert case.observed(1).ended is None
+        case.kill(1)
+        assert case.end(1).ended is Exit.STOPPED
+        assert not case.engine.poll().untaken
 
     def test_the_cpus_of_a_running_job_are_not_changed(self, case: SlurmCase) -> None:
         """The controller never asks for it; an engine that did nothing would leave its books wrong."""

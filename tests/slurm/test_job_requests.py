@@ -12,6 +12,7 @@ from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.status import SlurmJob
 from muster.service.engines.slurm.submitted import Adopted, AdoptedJobs, NewJobs, request_of
 from muster.slurm_commands import SlurmError
+from muster.slurm_queries import SlurmQueries
 
 _PLAIN = {
     "JobArrayID": "7",
@@ -251,3 +252,13 @@ def test_a_failed_launch_is_not_a_hold_of_its_owner(reason: str) -> None:
     """Slurm holds such a job by itself."""
     assert row(Reason=reason).launch_failed
     assert not row(Reason="JobHeldUser").launch_failed
+
+
+def test_a_slurm_conf_that_cannot_be_looked_up_is_named() -> None:
+    """As in a folder that this account may not search; root may search all."""
+    path = "/" + 300 * "x"
+    with pytest.raises(
+        SlurmError, match=f"no slurm.conf was found at {path}: File name too long. Hint: "
+    ) as found:
+        SlurmQueries(path).ask(["sinfo"])
+    assert found.value.is_known

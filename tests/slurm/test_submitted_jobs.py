@@ -172,6 +172,41 @@ def test_a_job_that_its_owner_released_begins_under_muster(site: SubmittingSite)
         site.wait(job, state="cancelled")
 
 
+def test_a_job_that_may_not_be_requeued_runs_on_by_itself(site: SubmittingSite) -> None:
+    """Where its owner has released it before Muster starts it, as without a daemon."""
+
+    def nodes(state: str) -> None:
+        site.slurm.run(
+            "scontrol", "update", f"nodename={','.join(site.slurm.nodes)}", f"state={state}", "reason=test"
+        )
+
+    over = site.home.parent / "over"
+    script = f"until test -e {over}; do sleep 0.1; done"
+    nodes("drain")
+    try:
+        with site.serves():
+            number = site.sbatch(
+                "--gres=gpu:1", "--mem=1G", "--no-requeue", "--comment=muster:", script=script
+            )
+            (job,) = site.taken()
+    finally:
+        nodes("resume")
+    site.slurm.run("scontrol", "release", number)
+    wait_for(lambda: site.state(number) == "RUNNING", lambda: site.shown(number))
+    with site.serves():
+        site.wait(job, state="held")
+        wait_for(lambda: bool(site.notices()), lambda: "it is not named")
+        (notice,) = site.notices()
+        assert notice.startswith(
+            f"Job {number} of Slurm, of root, is not taken: requeue: found --no-requeue, "
+        )
+        assert site.state(number) == "RUNNING"
+        over.touch()
+        assert site.wait(job, state="cancelled")["starts"] == 0
+        assert site.state(number) == "COMPLETED"
+        assert not site.notices()
+
+
 def test_a_cancelled_job_leaves_slurm(site: SubmittingSite) -> None:
     with site.serves():
         number = site.sbatch("--gres=gpu:8", "--nodes=2", "--mem=1G", "--comment=muster:")

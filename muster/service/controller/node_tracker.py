@@ -84,17 +84,17 @@ class NodeTracker:
         for name in sorted(self._status.others.keys() | self._held_back):
             node = columns.cluster.node_index[name]
             wanted = self._status.others.get(name, NodeAllocation(name, ()))
-            if name in self._unusable or not _unlike(columns.ledger.held_back(node), wanted):
+            if name in self._unusable or not _differing_resources(columns.ledger.held_back(node), wanted):
                 continue
             self._hold(wanted, node)
-            short = _unlike(columns.ledger.held_back(node), wanted)
-            for job in self._to_start_with(short, name):
+            short = _differing_resources(columns.ledger.held_back(node), wanted)
+            for job in self._unstarted_jobs_using(short, name):
                 columns.waiting(job, now)
                 self._jobs.pending |= Trigger.CAPACITY
             if short:
                 self._hold(wanted, node)
 
-    def _to_start_with(self, resources: Sequence[int], name: str) -> list[int]:
+    def _unstarted_jobs_using(self, resources: Sequence[int], name: str) -> list[int]:
         """Return the jobs that are to start on a node and to get any of these resources there.
 
         All of these are kept then, so the next decision places such a job elsewhere. One that gets none of them would
@@ -129,7 +129,7 @@ class NodeTracker:
             return None
 
 
-def _unlike(kept: NodeAllocation[int], wanted: NodeAllocation[str]) -> list[int]:
+def _differing_resources(kept: NodeAllocation[int], wanted: NodeAllocation[str]) -> list[int]:
     """Return the resources of which not just what others hold is kept, in the ledger's units; of GPUs, as many."""
     amounts = enumerate(zip(kept.amounts, wanted.amounts, strict=True))
     return [resource for resource, both in amounts if round(both[0] * MICRO) != round(both[1] * MICRO)]

@@ -160,11 +160,11 @@ class EngineThread:
         try:
             errors = self._engine.carry_out(commands)
             ends = [
-                CommandResult(command, error and _of_the_disk(error))
+                CommandResult(command, error and _os_error_behind(error))
                 for command, error in zip(commands, errors, strict=True)
             ]
         except Exception as error:
-            ends = [CommandResult(command, _of_the_disk(error)) for command in commands]
+            ends = [CommandResult(command, _os_error_behind(error)) for command in commands]
         with self._changed:
             self._results += ends
             self._view = None
@@ -175,7 +175,7 @@ class EngineThread:
         try:
             view = self._engine.poll()
         except Exception as failure:
-            error = _of_the_disk(failure)
+            error = _os_error_behind(failure)
         with self._changed:
             watched, living, self._reports_due = self._watched, self._reports_due, False
         heard = self._watch.read(watched, _over(watched, view), living=living)
@@ -192,7 +192,7 @@ class EngineThread:
                 self._failed_polls += 1
 
 
-def _of_the_disk(error: Exception) -> Exception:
+def _os_error_behind(error: Exception) -> Exception:
     """Return the error of the machine behind what `files.write_aside` raises; any other one as it is."""
     behind = error.__context__
     return behind if isinstance(error, Unable | InputError) and isinstance(behind, OSError) else error

@@ -163,7 +163,8 @@ class SlurmEngine(ReadsRunFolders):
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
-        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster()]
+        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._moved()]
+        untaken += self._by_themselves()
         return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
 
     def _of_another_muster(self) -> list[UntakenJob]:
@@ -171,9 +172,34 @@ class SlurmEngine(ReadsRunFolders):
         ours = {one.comment for one in (*self._records, *self._adopted)}
         words = "another Muster runs it; allowed: one Muster for a partition"
         return [
-            UntakenJob(f"job {row.number} of Slurm", row.values["UserName"], words)
+            _untaken(row, words)
             for row in self._rows.values()
             if row.state == "RUNNING" and OWN.fullmatch(row.comment) and row.comment not in ours
+        ]
+
+    def _moved(self) -> list[UntakenJob]:
+        """Return the jobs that run on other nodes than they were given, and that Slurm does not requeue."""
+        found = ((record, self._row(record)) for record in self._records if record.lives and record.began)
+        return [
+            _untaken(
+                row,
+                f"nodes: found {', '.join(row.nodes)}; allowed: {', '.join(record.nodes)}, where Muster placed it. "
+                f"Hint: it may run on there, or scancel {row.number}",
+            )
+            for record, row in found
+            if row is not None and row.state == "RUNNING" and not record.requeued
+            if set(row.nodes) != set(record.nodes)
+        ]
+
+    def _by_themselves(self) -> list[UntakenJob]:
+        """Return the adopted jobs that run without a start of Muster, and that Slurm does not requeue."""
+        found = ((one, self._adopted_row(one.key)) for one in self._adopted)
+        words = "requeue: found --no-requeue, released by its owner; allowed: a release by Muster"
+        return [
+            _untaken(row, f"{words}. Hint: it may run on, or scancel {row.number}")
+            for one, row in found
+            if row is not None and row.state in _ON_NODES and row.values["Requeue"] != "1"
+            if self._records.living(one.job) is None
         ]
 
     def _look(self) -> None:
@@ -222,8 +248,10 @@ class SlurmEngine(ReadsRunFolders):
             self._end(record, Exit.LOST, now, None, "Slurm could not launch it")
             return
         if row.held and not record.requeued:
-            record.held_by_owner = True
-            self._end(record, Exit.STOPPED, now, None, "requeued and held in Slurm, not by Muster")
+            # It may be the hold by which Muster took the start back while it waited.
+            record.held_by_owner = not record.stopping
+            by = "" if record.stopping else ", not by Muster"
+            self._end(record, Exit.STOPPED, now, None, f"requeued and held in Slurm{by}")
             return
         record.requeued = record.requeued or _NOT_BY_MUSTER
         self._records.keep(record)
@@ -252,9 +280,12 @@ class SlurmEngine(ReadsRunFolders):
         # Until its nodes are up its start time may change.
         if not record.began and row.state != "CONFIGURING":
             record.began = max(row.started, record.launched)
-            moved = row.state == "RUNNING" and set(row.nodes) != set(record.nodes)
-            if moved and self._take_back(row):
+            if row.state == "RUNNING" and set(row.nodes) != set(record.nodes):
                 record.requeued = f"moved to {', '.join(row.nodes)} in Slurm, not by Muster"
+            self._records.keep(record)
+        # At every poll until it is no longer there: an order may get no answer.
+        if record.requeued and row.state == "RUNNING" and not self._take_back(row):
+            record.requeued = ""
             self._records.keep(record)
         if record.killed:  # again: Slurm loses a signal that comes before the first process
             self._scancel(record, "--signal=KILL", "--full")
@@ -516,6 +547,8 @@ class SlurmEngine(ReadsRunFolders):
             return StateRequest.CANCEL, ""
         if start is not None and start.lives:
             return None, ""
+        if row.state != "PENDING" and row.values["Requeue"] != "1":
+            return _request_by_itself(start, row), ""
         if row.state == "RUNNING" or (row.state == "PENDING" and not row.held):
             if start is not None and start.held_by_owner:
                 start.held_by_owner = False
@@ -617,7 +650,25 @@ def _holding(row: SlurmJob) -> str:
     return f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}"
 
 
+def _untaken(row: SlurmJob, words: str) -> UntakenJob:
+    return UntakenJob(f"job {row.number} of Slurm", row.values["UserName"], words)
+
+
+def _request_by_itself(start: StartRecord | None, row: SlurmJob) -> StateRequest | None:
+    """Return what follows for a job that Slurm does not requeue, and that runs or ran without a living start.
+
+    Muster starts nothing while it runs, and its end is the job's.
+    """
+    if row.state in _ON_NODES:
+        return StateRequest.HOLD
+    never_ran = start is None or (not start.began and _ended_as(start, Exit.STOPPED))
+    return StateRequest.CANCEL if never_ran else None
+
+
 def _may_start_again(start: StartRecord, row: SlurmJob) -> bool:
     """Whether a job whose start has ended is not over by that."""
-    again = (Exit.STOPPED.value, Exit.LOST.value, Exit.KILLED.value)
-    return start.end is not None and start.end["ended"] in again and row.values["Requeue"] == "1"
+    return _ended_as(start, Exit.STOPPED, Exit.LOST, Exit.KILLED) and row.values["Requeue"] == "1"
+
+
+def _ended_as(start: StartRecord, *ends: Exit) -> bool:
+    return start.end is not None and Exit(start.end["ended"]) in ends
