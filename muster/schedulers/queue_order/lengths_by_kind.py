@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
+from muster.cluster.portable_math import log
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.queue_order.gittins_index import chances_to_end, number_kinds
 from muster.workload.jobs import COMPLETED, JobTable
@@ -86,7 +87,7 @@ def _counts(rows: list[bytes]) -> Ints:
 def _likelihood(counts: Ints, at: int, weight: float) -> float:
     """Logarithm of the chance that a job of the narrowest of these kinds ends in a class."""
     chances = chances_to_end(counts, _PRIOR, _NESTED, _NO_JOBS, _NO_JOBS, weight)[-1]
-    return float(np.log1p(-chances[:at]).sum() + np.log(chances[at]))
+    return float(log(np.append(1.0 - chances[:at], chances[at])).sum())
 
 
 def _traits(table: JobTable, jobs: Ints) -> list[Kind]:
