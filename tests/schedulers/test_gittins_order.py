@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from muster.cluster.structured import zero_records
 from muster.problems import InputError
 from muster.schedulers.queue_order import lengths_by_kind
-from muster.schedulers.queue_order.gittins_index import best_rates, chances_to_end, number_kinds
+from muster.schedulers.queue_order.keys import best_rates
 from muster.schedulers.queue_order.lengths_by_kind import EDGES
+from muster.schedulers.queue_order.lengths_by_kind_core import chances_to_end, number_kinds
 from muster.schedulers.registry import build
 from muster.workload.jobs import ASKED, AskedArray
 from tests.building import cluster_of, column, finishes, job, jobs_of, run

@@ -11,7 +11,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.parts import Order, check_seconds, setting
-from muster.schedulers.queue_order.gittins_index import best_rates
+from muster.schedulers.queue_order.keys import best_rates
 from muster.schedulers.queue_order.lengths_by_kind import EDGES, KnownLengths
 
 

@@ -2,6 +2,7 @@ from muster.cluster.ledger_arrays import Books, Floats, Ints
 from muster.speed.input_pipeline import ModelTable
 from muster.workload.jobs import AskedArray, FactArray
 
+def best_rates(edges: Floats, chances: Floats, kinds: Ints, ages: Ints, start_up: Floats) -> Floats: ...
 def seconds_to_level(
     levels: Floats,
     falls: bool,

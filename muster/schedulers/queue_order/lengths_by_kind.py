@@ -17,7 +17,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.cluster.portable_math import log
 from muster.schedulers.contract import Snapshot
-from muster.schedulers.queue_order.gittins_index import chances_to_end, number_kinds
+from muster.schedulers.queue_order.lengths_by_kind_core import chances_to_end, number_kinds
 from muster.workload.jobs import COMPLETED, JobTable
 
 EDGES: Floats = np.ldexp(60.0, np.arange(20))

@@ -1,4 +1,4 @@
-"""The Gittins index of jobs whose lengths are learned for each kind of job, compiled."""
+"""Kinds of jobs, and the chances of each kind to end, compiled."""
 
 from cython.operator cimport dereference
 from libc.stdint cimport int64_t
@@ -91,30 +91,4 @@ def chances_to_end(ended, prior, wider, kinds, ages, double weight):
             elif came + passed > 0:
                 chances.at[row + at] = (ends.at[row + at] + fare) / (came + passed)
             passed += here[row + at]
-    return result
-
-
-def best_rates(edges, chances, kinds, ages, start_up):
-    """The Gittins index of each job: the largest chance to end per GPU-second, over all moments to look.
-
-    Class i begins at edge i - 1, and the last is as long as all before. A job is at the start of the class of its age.
-    """
-    cdef Floats edge = floats(edges), ends_of = floats(chances), before = floats(start_up), best
-    cdef Ints classes_of = ints(ages), kind_of = ints(kinds)
-    cdef int64_t at, last, row, classes = chances.shape[1]
-    cdef double start, begin, end, left, soon, spent, ends_here
-    result = np.zeros(classes_of.size)
-    best = floats(result)
-    for at in range(classes_of.size):
-        row = kind_of.at[at] * classes
-        start = end = edge.at[classes_of.at[at] - 1] if classes_of.at[at] else 0.0
-        left, soon, spent = 1.0, 0.0, 0.0
-        for last in range(classes_of.at[at], classes):
-            begin = end
-            end = edge.at[last] if last < classes - 1 else 2.0 * begin
-            ends_here = left * ends_of.at[row + last]
-            left -= ends_here
-            soon += ends_here
-            spent += ends_here * ((begin + end) / 2 - start)
-            best.at[at] = max(best.at[at], soon / (spent + left * (end - start) + before.at[at]))
     return result
