@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import fields, replace
 from random import Random
 from typing import Any
@@ -15,7 +17,7 @@ from muster.schedulers import registry
 from muster.schedulers.backfill.reserving import ReservingScheduler
 from muster.schedulers.composed import Composed
 from muster.simulation import Failures, Options, Run, simulate
-from muster.simulation.engine import SimulationEngine
+from muster.simulation.engine import Progress, SimulationEngine
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of
 
@@ -193,3 +195,20 @@ def test_a_node_without_gpus_has_no_share_to_exceed() -> None:
     cluster = replace(cluster, nodes=(cluster.nodes[0], small))
     trace = jobs_of(*(job(at, 10.0 + at, cpus=2.0, memory_gb=10.0) for at in range(9)))
     assert simulate(trace, cluster, registry.build("fifo"), Options()).unfinished == 0
+
+
+@pytest.mark.parametrize("order", ["fifo", "sjf", "las"])
+def test_jobs_that_ended_ask_for_no_decision(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a change of CPUs restarts jobs, the end of a job's protection asks for one: only while it runs."""
+    asked: list[int] = []
+
+    class Counting(SimulationEngine):
+        def run(self, progress: Callable[[Progress], None] | None = None) -> None:
+            super().run(progress)
+            asked.append(len(self.decision_seconds))
+
+    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Counting)
+    trace = jobs_of(*[job(0, 5000)] * 3, job(0, 5000, gpus=4), job(50, 100), job(60, 500, gpus=8))
+    for scheduler in (registry.build(order), in_python(registry.build(order))):
+        simulate(trace, cluster_of(8), scheduler, Options(restart_cost_seconds=60.0, resize_restarts=True))
+    assert asked[0] == asked[1]
