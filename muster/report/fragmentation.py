@@ -28,9 +28,9 @@ def fragmentation(record: Record, held: CompactTable) -> float | None:
     nodes = record.nodes().with_row_index("code")
     code = held.numbers_among("node", nodes["node"]).cast(nodes["code"].dtype)
     if code.null_count():
-        raise InputError(
-            Problem("allocations of the record", "allowed: only nodes of its cluster", column="node")
-        )
+        found = held.expanded()["node"].filter(code.is_null())[0]
+        allowed = "allowed: the nodes of the clusters in run.json"
+        raise InputError(Problem("allocations.parquet", allowed, column="node", found=found))
     rows = held.numbers.select(code.alias("code"), "from_seconds", "to_seconds", "gpus")
     absent = _absent(record, nodes, start, end)
     rows = pl.concat([rows, absent]) if absent.height else rows

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster.ledger_arrays import Floats
 from muster.cluster.structured import zero_records
 from muster.problems import InputError
+from muster.runtime.scheduler_memory import from_bytes, to_bytes
+from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.queue_order import lengths_by_kind
+from muster.schedulers.queue_order.gittins import Gittins
 from muster.schedulers.queue_order.keys import best_rates
-from muster.schedulers.queue_order.lengths_by_kind import EDGES
+from muster.schedulers.queue_order.lengths_by_kind import EDGES, KnownLengths
 from muster.schedulers.queue_order.lengths_by_kind_core import chances_to_end, number_kinds
-from muster.schedulers.registry import build
+from muster.schedulers.registry import build, build_from
 from muster.workload.jobs import ASKED, AskedArray
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
@@ -185,6 +189,24 @@ def test_kinds_whose_jobs_ended_long_ago_are_forgotten(monkeypatch: pytest.Monke
         lengths_by_kind, "_MOST_KINDS", 5
     )  # All jobs, and the kinds of the last one that ended.
     assert stops_after_both_lengths("model", "long")[-2] == 1
+
+
+def test_what_was_learned_outlives_a_daemon() -> None:
+    """Also where jobs that it saw last are no longer in the table."""
+    seen: list[tuple[Snapshot, State]] = []
+
+    class Watched(Gittins):
+        def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
+            seen.append((snapshot, state))
+            return super().keys(snapshot, state)
+
+    jobs = jobs_of(*[job(0, 300.0, model="a")] * 12, job(1, 10, model="b"))
+    run(jobs, cluster_of(1), build_from(Watched), restart_cost_seconds=60.0)
+    snapshot, state = seen[-1]
+    kept = from_bytes(to_bytes(state, "gittins"), "gittins", None)
+    assert kept["lengths"] == state["lengths"] != KnownLengths()
+    kept["seen"] = np.append(kept["seen"], len(snapshot.table))
+    assert (Gittins().keys(snapshot, kept)[0] == Gittins().keys(snapshot, state)[0]).all()
 
 
 @pytest.mark.parametrize("setting", ["learn_from=0", "quantum_seconds=0", "quantum_seconds=-1"])
