@@ -5,10 +5,12 @@ from __future__ import annotations
 import getpass
 import random
 import re
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -24,7 +26,10 @@ from tests.slurm.cluster import GPUS, SlurmCluster
 
 pytestmark = pytest.mark.needs_slurm
 
+Controller = Callable[[], AbstractContextManager[subprocess.Popen[str]]]
 NODES, JOBS = 2, 12
+_TRIES = 20
+"""Often enough that a node is drained between a decision and its start, and not before the decision."""
 QUARTER = NODES * GPUS // 4
 _CHANGED_BY_SLURM = re.compile(
     "JobState|Reason|.*Time|LastSchedEval|Scheduler|NodeList|BatchHost|SchedNodeList|NumNodes|NumCPUs|(Alloc)?TRES"
@@ -108,14 +113,24 @@ def others_jobs(slurm: SlurmCluster) -> Iterator[OthersJobs]:
         slurm.wait_idle()
 
 
-def test_others_jobs_are_not_altered_and_planned_around(slurm: SlurmCluster) -> None:
+@contextmanager
+def opened_home(slurm: SlurmCluster) -> Iterator[tuple[Store, Controller]]:
+    """A new store, and what starts a controller that serves it with fifo."""
     with open_folder(0o711) as folder:
         home = folder / "home"
         make_home(home)
         store = Store.open(store_url(home))
         environment = {**slurm.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
+        try:
+            yield store, partial(controller_process, home, "fifo", "train", environment=environment)
+        finally:
+            store.close()
+
+
+def test_others_jobs_are_not_altered_and_planned_around(slurm: SlurmCluster) -> None:
+    with opened_home(slurm) as (store, controller):
         with others_jobs(slurm) as others:
-            with controller_process(home, "fifo", "train", environment=environment) as process:
+            with controller() as process:
                 rng = random.Random(2)
                 requests = [
                     JobRequest(
@@ -131,7 +146,6 @@ def test_others_jobs_are_not_altered_and_planned_around(slurm: SlurmCluster) -> 
                 wait_until_ended(store, jobs, process)
             ends = [store.job(job) for job in jobs]
         taken_back = [one.detail for job in jobs for one in store.events(job) if one.kind == "taken back"]
-        store.close()
         others.check_unaltered()
         print(
             f"{len(others.before)} jobs of others; longest wait {others.longest_wait():.1f} s; {taken_back}"
@@ -143,11 +157,7 @@ def test_others_jobs_are_not_altered_and_planned_around(slurm: SlurmCluster) -> 
 
 def test_a_node_drained_after_the_decision_is_given_up_soon(slurm: SlurmCluster) -> None:
     """Where the daemon has just looked at the nodes, nothing starts, and it is tried again."""
-    with open_folder(0o711) as folder:
-        home = folder / "home"
-        make_home(home)
-        store = Store.open(store_url(home))
-        environment = {**slurm.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with opened_home(slurm) as (store, controller):
         request = JobRequest(
             name="drained", command=("true",), directory="/", gpus=1, constraint="label=on-node1"
         )
@@ -157,8 +167,8 @@ def test_a_node_drained_after_the_decision_is_given_up_soon(slurm: SlurmCluster)
             kinds = [one.kind for one in store.events(jobs[-1])]
             return kinds if "stopped" in kinds else []
 
-        with controller_process(home, "fifo", "train", environment=environment) as process:
-            while not jobs or not given_up():
+        with controller() as process:
+            for _ in range(_TRIES):
                 slurm.run("scontrol", "update", "nodename=node1", "state=drain", "reason=test")
                 jobs += store.submit([Submission(getpass.getuser(), request)])
                 end = time.monotonic() + 5.0
@@ -166,8 +176,9 @@ def test_a_node_drained_after_the_decision_is_given_up_soon(slurm: SlurmCluster)
                     time.sleep(0.1)
                 slurm.run("scontrol", "update", "nodename=node1", "state=resume")
                 wait_until_ended(store, jobs, process)
+                if given_up():
+                    break
         times = {one.kind: one.time for one in reversed(store.events(jobs[-1]))}
         rows = [store.job(job) for job in jobs]
-        store.close()
     assert all(row is not None and row.state is State.COMPLETED for row in rows), rows
     assert times["stopped"] - times[STARTED] <= 3.0, times
