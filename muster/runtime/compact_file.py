@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from muster.runtime.parquet_core import numbered, packed, repeated, texts
+from muster.runtime.parquet_core import join_texts, number_distinct, pack_numbers, write_out_lists
 
 if sys.version_info >= (3, 14):
     from compression.zstd import compress
@@ -56,7 +56,7 @@ class _Values:
     def _page(self, rows: slice) -> tuple[int, bytes]:
         numbers = self.numbers[rows]
         if self.lists is not None:
-            goes_on, filled, elements = repeated(numbers.astype(np.uint32), *self.lists)
+            goes_on, filled, elements = write_out_lists(numbers.astype(np.uint32), *self.lists)
             return len(goes_on), _levels(goes_on, 1) + _levels(filled, 2) + self._content(elements)
         if self.known is None:
             return len(numbers), _all_known(len(numbers)) + self._content(numbers)
@@ -67,7 +67,7 @@ class _Values:
         if self.distinct is None:
             return numbers.tobytes()
         width = max(self.distinct[0] - 1, 1).bit_length()
-        return bytes([width]) + packed(numbers.astype(np.uint32, copy=False), width)
+        return bytes([width]) + pack_numbers(numbers.astype(np.uint32, copy=False), width)
 
 
 def write_compact(
@@ -98,7 +98,7 @@ def _values(column: pl.Series, names: pl.Series | None) -> _Values:
         if len(numbers) < len(names):  # some are of no row
             used, numbers = np.unique(numbers, return_inverse=True)
             names = names.gather(used)
-        return _Values(numbers, (len(names), texts(names.to_list())))
+        return _Values(numbers, (len(names), join_texts(names.to_list())))
     if names is not None:
         first = np.array([0, *accumulate(names.list.len())], np.int64)
         flat = names.explode().drop_nulls().to_numpy()
@@ -108,7 +108,7 @@ def _values(column: pl.Series, names: pl.Series | None) -> _Values:
         )
     known = column.is_not_null().to_numpy() if column.null_count() else None
     values = column.fill_null(0).to_numpy()
-    found = numbered(values.view(np.uint64))
+    found = number_distinct(values.view(np.uint64))
     if found is None:
         return _Values(values, None, known=known)
     return _Values(found[0], (len(found[1]), found[1].tobytes()), known=known)
@@ -120,7 +120,7 @@ def _type(kind: pl.DataType) -> int:
 
 
 def _levels(levels: Numbers, width: int) -> bytes:
-    return _after_its_length(packed(levels, width))
+    return _after_its_length(pack_numbers(levels, width))
 
 
 def _all_known(rows: int) -> bytes:

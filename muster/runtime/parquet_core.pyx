@@ -45,7 +45,7 @@ cdef void _put_packed(vector[uint8_t]& out, const uint32_t* values, int64_t coun
     out.resize(end)
 
 
-def packed(const uint32_t[::1] values, int width):
+def pack_numbers(const uint32_t[::1] values, int width):
     """Return the values as runs of equal ones and packed bits (Parquet, "RLE/bit-packing hybrid")."""
     cdef vector[uint8_t] out
     cdef const uint32_t* value = &values[0] if values.shape[0] else NULL
@@ -74,8 +74,8 @@ def packed(const uint32_t[::1] values, int width):
     return PyBytes_FromStringAndSize(<char*> out.data(), out.size())
 
 
-def numbered(const uint64_t[::1] values):
-    """The number of each value among the distinct ones, and these; None if there are too many to be worth it."""
+def number_distinct(const uint64_t[::1] values):
+    """Return the number of each value among the distinct ones, and these; None if there are too many to be worth it."""
     cdef vector[uint64_t] distinct
     cdef vector[uint32_t] slots
     cdef size_t slot
@@ -96,7 +96,7 @@ def numbered(const uint64_t[::1] values):
     return numbers, np.array(distinct, np.uint64)
 
 
-def texts(list names):
+def join_texts(list names):
     """Return texts one after the other, each after its length."""
     cdef vector[uint8_t] out
     cdef Py_ssize_t length
@@ -110,7 +110,7 @@ def texts(list names):
     return PyBytes_FromStringAndSize(<char*> out.data(), out.size())
 
 
-def repeated(const uint32_t[::1] lists, const int64_t[::1] first, const uint32_t[::1] elements):
+def write_out_lists(const uint32_t[::1] lists, const int64_t[::1] first, const uint32_t[::1] elements):
     """Write the lists of these numbers out: for each place 1 where it goes on with a list, 0 where it has no element
     and else 3, and the elements.
 
