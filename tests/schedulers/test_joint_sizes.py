@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
+from experiments.joint.seeing import Seeing
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
-from muster.schedulers.joint.sizes import SizeOptions, best_sizes
+from muster.schedulers.joint.sizes import SizeOptions, best_sizes, gains_from_type
 from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
 from muster.workload.models import Compute, shipped_models
@@ -225,13 +226,27 @@ def test_a_rigid_job_moves_to_a_faster_type_that_comes_free() -> None:
     assert held["from_seconds"].to_list() == [10.0, 500.0]
 
 
-def test_a_rigid_job_alike_on_each_type_stays_protected() -> None:
-    """A shorter job comes while the running one has worked for less than twelve restarts, and waits for that."""
-    alike = {"resnet18": on_types(shipped_models()["resnet18"], {"a100": 1.0, "v100": 1.0})}
-    rows = [job(0, 100_000, gpus=gpus, model="resnet18") for gpus in (4, 4, 4, 2)]
-    trace = jobs_of(*rows, job(300, 100, gpus=2, model="resnet18"))
-    result = run(trace, TWO_TYPES, "srtf+joint", models=alike, restart_cost_seconds=60.0)
-    assert result.record.jobs.filter(pl.col("job_id") == "4")["start_seconds"].to_list() == [720.0]
+def test_only_jobs_that_a_type_makes_faster_may_change_soon() -> None:
+    alike = on_types(shipped_models()["gnmt"], {"a100": 1.0, "v100": 1.0})
+    models = {"resnet18": ON_TYPES["resnet18"], "gnmt": alike}
+    found: list[list[bool]] = []
+
+    def look(snapshot: Snapshot) -> Snapshot:
+        found.append(gains_from_type(snapshot).tolist())
+        return snapshot
+
+    rows = [
+        job(0, 100, model="resnet18"),
+        job(0, 100, model="gnmt"),
+        job(0, 100, model="unknown"),
+        job(0, 100, model="resnet18", constraint="gpu_type=v100"),
+        job(0, 100, model="resnet18", gpu_milli=500),
+    ]
+    run(jobs_of(*rows), TWO_TYPES, Seeing(build("fifo+tune-plus"), look), models=models)
+    assert found[0] == [True, False, False, False, False]
+    found.clear()
+    run(jobs_of(*rows[:3]), cluster_of(8), Seeing(build("fifo+tune-plus"), look), models=models)
+    assert found[0] == [False, False, False]
 
 
 def test_a_type_that_the_owner_states_is_kept() -> None:
