@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,12 +44,22 @@ SIA_SETTINGS = (
     ("philly-1", "het", (FIXED_BATCH,)),
 )
 """Workload, cluster and what may change: nothing, the number of GPUs, or also the batch."""
+FURTHER_SETTINGS = (
+    *((f"pollux-{number}", "homog", (RIGID, FIXED_BATCH)) for number in range(2, 9)),
+    *(
+        (name, "het", (RIGID, FIXED_BATCH))
+        for name in ("saturn-5", "saturn-6", "saturn-7", "philly-2", "philly-3")
+    ),
+)
+"""Likewise, of which no figure of Sia was recorded: constants are decided on these."""
 
 
-def elastic(reference: Path) -> Iterator[Cell]:
+def elastic(
+    reference: Path, settings: Iterable[tuple[str, str, tuple[str, ...]]] = SIA_SETTINGS
+) -> Iterator[Cell]:
     """The settings of Sia's simulator whose inputs are in the folder."""
     world = sia_world(reference, ROUND_SECONDS)
-    for workload, cluster, modes in SIA_SETTINGS:
+    for workload, cluster, modes in settings:
         if cluster == "homog" or (reference / FOLDER / FURTHER_FOLDER).is_dir():
             for mode in modes:
                 yield sia_cell(reference, world, workload, cluster, mode)

@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from experiments.elastic.ground import elastic, rubick
+from experiments.elastic.ground import FURTHER_SETTINGS, elastic, rubick
 from experiments.joint import dally, mixed, smd, synergy
 from experiments.joint.ablations import ablations, beliefs
 from experiments.joint.ground import Case, Cell, Ground, Make, table
 
-GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}
+GROUNDS: dict[str, Ground] = {
+    "elastic": elastic,
+    "elastic-further": partial(elastic, settings=FURTHER_SETTINGS),
+    "rubick": rubick,
+}
 _SCHEDULERS = ("fifo", "las", "srtf")
 _ORDERS = ("fifo", "las", "gittins", "srtf")
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
