@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from muster.cluster.ledger_arrays import MICRO, Books, Bools, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
+from muster.schedulers.allocation.worth import SPEED_ALONE, ForRunning
 from muster.schedulers.allocation.worth_core import worth_of
 from muster.schedulers.joint import joint
-from muster.schedulers.joint.for_running import ForRunning, for_running
+from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.simulation import Failures, Run
 from tests.building import cluster_of, job, jobs_of, run
@@ -184,7 +185,8 @@ def speed_of(problem: Problem, draft: PlacementDraft, at: int) -> float:
     weight = np.zeros(len(problem.gangs.gpus))
     weight[at] = 1.0
     gangs, index = problem.gangs._replace(weight=weight), np.arange(len(weight))
-    return worth_of(problem.books, index, gangs, draft, np.zeros(len(weight)), True)
+    nothing = np.zeros(len(weight))
+    return worth_of(problem.books, index, gangs, draft, nothing, True, SPEED_ALONE)
 
 
 def counted(running: ForRunning, speed: float) -> float:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from muster.cluster.ledger_arrays import MICRO
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
+from muster.schedulers.allocation.worth import SPEED_ALONE
 from muster.schedulers.allocation.worth_core import worth_of
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.gang_shares import share_with_gangs
@@ -40,7 +41,7 @@ def speed_of_all(case: Round, gangs: Gangs, draft: PlacementDraft) -> float:
     """The speeds of the jobs, each times its weight."""
     nothing = np.zeros(len(gangs.gpus))
     books = case.snapshot.ledger.books
-    return worth_of(books, np.arange(len(nothing)), gangs, draft, nothing, resize_restarts=True)
+    return worth_of(books, np.arange(len(nothing)), gangs, draft, nothing, True, SPEED_ALONE)
 
 
 def best_of_all(gangs: Gangs) -> float:

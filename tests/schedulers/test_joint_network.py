@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from muster.cluster.ledger_arrays import Ints
+from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.joint import joint
+from muster.schedulers.joint.on_network import plans_on_network
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, gang, small_cluster
@@ -104,3 +115,38 @@ def test_a_job_that_cannot_be_stopped_keeps_its_share() -> None:
     result = run(trace, nodes, "las+joint", models=MODELS, **ONE_RACK)
     held = result.record.allocations.filter(pl.col("job_id") == "0")
     assert (held["cpus"].min(), held["memory_gb"].min()) == (3.0, 5.0)
+
+
+def every_draft(
+    given: AllocationInput, gangs: Gangs, worth: Worth, most: float, stays: PlacementDraft, by_density: Ints
+) -> list[tuple[float, PlacementDraft]]:
+    """All drafts, also where one is already known to be the best; none is worth more than the most."""
+    drafts = plans_on_network(given, gangs, worth, inf, stays, by_density)
+    assert max(worth.of(draft) for _, draft in drafts) <= most + 1e-9
+    return drafts
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["las", "srtf", "gittins"]))
+@settings(deadline=None, max_examples=40)
+def test_drafts_that_are_not_made_would_not_be_taken(seed: int, order: str) -> None:
+    """Gangs that the network hurts, jobs that share cores, and jobs that nothing hurts."""
+    random = np.random.default_rng(seed)
+    rows = [
+        gang(
+            int(random.choice([1, 1, 2, 3, 4, 6])),
+            float(random.integers(100, 4_000)),
+            model=str(random.choice(["chatty", "shared", "cached", "unknown"])),
+            submit_seconds=60 * at,
+        )
+        for at in range(14)
+    ]
+    layers = {name: replace(CHATTY, name=name) for name in ("chatty", "shared")}
+
+    def simulated() -> Run:
+        cluster = small_cluster(4, 4)
+        return run(jobs_of(*rows), cluster, f"{order}+joint", layers=layers, models=MODELS)
+
+    as_shipped = simulated()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "plans_on_network", every_draft)
+        assert simulated().record.allocations.equals(as_shipped.record.allocations)

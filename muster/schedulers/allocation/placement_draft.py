@@ -62,6 +62,12 @@ class PlacementDraft(NamedTuple):
     reserved: Ints
     """By position: the node where a job without GPUs is to start; NONE."""
 
+    @property
+    def gpus(self) -> int:
+        """GPUs that jobs of this draft have or may get."""
+        held = self.node_parts["gpus"][: int(self.used[0])].sum()
+        return int(held + np.maximum(self.free[:, 0], 0).sum())
+
     def copy(self) -> PlacementDraft:
         """Return a draft with the same node parts that changes on its own; room that is not used is not copied."""
         used = int(self.used[0])

@@ -29,7 +29,7 @@ from muster.schedulers.allocation.gangs_core cimport (
     request_of,
 )
 from muster.schedulers.placement.delay_scheduling cimport ISLAND, MACHINE, NETWORK, RACK
-from muster.schedulers.placement.network_aware cimport FormsOfGang, form_of_place
+from muster.schedulers.placement.network_aware cimport FormsOfGang, form_of_place, form_on_machine
 from muster.speed.input_core cimport ModelSpeed
 from muster.speed.points_core cimport micro, speed_at
 
@@ -455,10 +455,11 @@ cdef int64_t form_of(Draft* draft, Gangs* gangs, int64_t at, FormsOfGang forms) 
     """The form of a placed job's place. On one node that is one island, if it has room in one."""
     cdef vector[int64_t] racks
     cdef int64_t number = draft.first[at], first = draft.first[at], level = MACHINE
-    cdef bint even = True
+    cdef bint even = True, fits_island
     cdef NodePart* part = &draft.node_parts[first]
-    if part.next < 0 and part.gpus <= gangs.kinds[gangs.kind_of_node[part.node]].island:
-        level = ISLAND
+    if part.next < 0:
+        fits_island = part.gpus <= gangs.kinds[gangs.kind_of_node[part.node]].island
+        return form_on_machine(forms, ISLAND if fits_island else MACHINE)
     while number >= 0:
         part = &draft.node_parts[number]
         racks.push_back(gangs.rack_of_node[part.node])

@@ -53,7 +53,7 @@ class TunePlus(FairShareAllocator):
         place_newcomers(stays, gangs, served, ranked)
         drafts.append(stays)
         worths = [worth.of(draft) for draft in drafts]
-        if worths[0] >= worth.at_most(served) - _REACHED:
+        if worths[0] >= worth.at_most(served, given.opened.gpus) - _REACHED:
             return drafts[0]
         wanted, of_kind = _wanted(gangs, opened, served)
         spread = opened.copy()

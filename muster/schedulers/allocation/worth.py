@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
@@ -12,30 +14,57 @@ from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 
 
+class ForRunning(NamedTuple):
+    """What it counts that a job runs, as a part of its reference speed: in full from the speed `up_to` on."""
+
+    worth: float
+    up_to: float
+
+
+SPEED_ALONE = ForRunning(0.0, 1.0)
+"""That a job runs counts nothing."""
+
+
 class Worth:
     """What the plans of one decision are worth.
 
     A plan that is worth more than another repays its changes: the rule of `interruption.repays`, over all jobs.
     """
 
-    def __init__(self, snapshot: Snapshot, gangs: Gangs) -> None:
+    def __init__(self, snapshot: Snapshot, gangs: Gangs, running: ForRunning = SPEED_ALONE) -> None:
         self._view = snapshot
-        self.gangs = gangs
+        self._gangs = gangs
+        self._running = running
         jobs = snapshot.jobs
         self.lost: Floats = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
         """By position: the part of a running job's speed that an interruption loses within the horizon."""
 
-    def of(self, plan: PlacementDraft) -> float:
+    def of(self, plan: PlacementDraft, relative: Floats | None = None) -> float:
         """Return the weighted speed of all jobs of a plan, less the part of it that its restarts lose in the horizon.
 
-        Where a resize restarts nothing, gangs on several machines first get what is left there.
+        That they run counts as well. Each job counts `relative` times its weight. Where a resize restarts nothing,
+        gangs on several machines first get what is left there.
         """
-        snapshot = self._view
+        snapshot, gangs = self._view, self._gangs
         books, index = snapshot.ledger.books, snapshot.jobs.index
-        return worth_of(books, index, self.gangs, plan, self.lost, snapshot.resize_restarts)
+        if relative is not None:
+            gangs = gangs._replace(weight=gangs.weight * relative)
+        return worth_of(books, index, gangs, plan, self.lost, snapshot.resize_restarts, self._running)
 
-    def at_most(self, served: Ints) -> float:
-        """Return the weighted speed of these jobs if each has the best speed that any machine gives it."""
-        gangs = self.gangs
+    def at_most(self, may_run: Ints, gpus: int) -> float:
+        """Return what a plan is worth at most that has no jobs but these, on so many GPUs.
+
+        Each has the best speed that any machine gives it, those first that are worth most for a GPU, the last in part.
+        """
+        gangs, wants = self._gangs, self._gangs.gpus[may_run]
         fastest = gangs.demands.best_speed[:, gangs.kinds["gpus"] > 0].max(axis=1)
-        return float(gangs.weight[served] @ fastest[gangs.classes[served]])
+        if len(gangs.forms.line):
+            # On a slow machine the best place may hide what the input stage loses.
+            fastest = np.maximum(fastest, 1.0)
+        each = gangs.weight[may_run] * (fastest[gangs.classes[may_run]] + self._running.worth)
+        if wants.sum() <= gpus:
+            return float(each.sum())
+        order = np.argsort(-each / wants)
+        each, wants = each[order], wants[order]
+        has = np.clip(gpus - (np.cumsum(wants) - wants), 0, wants)
+        return float(each @ (has / wants))

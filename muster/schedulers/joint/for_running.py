@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class ForRunning(NamedTuple):
-    """What it counts that a job runs, as a part of its reference speed: in full from the speed `up_to` on."""
-
-    worth: float
-    up_to: float
-
+from muster.schedulers.allocation.worth import ForRunning
 
 _WHERE_JOBS_ARE_STOPPED = ForRunning(0.05, 1e-6)
 """Little: the order has those run that end soon, and long jobs let them pass."""

@@ -22,12 +22,12 @@ from muster.schedulers.allocation.fair_share_core import place_missing
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
+from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, SIZES, WORKERS_AND_SERVERS
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
-from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
@@ -149,16 +149,18 @@ def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, Placem
 def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
-    Running jobs of another size than they hold are placed again in any case.
+    Each job counts as fast as it is known to be on the machines that it has. Running jobs of another size than they
+    hold are placed again in any case.
     """
     snapshot, opened = given.snapshot, given.opened
     books, index = snapshot.ledger.books, snapshot.jobs.index
-    worth, order = JointWorth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
+    worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
+    most = worth.at_most(np.flatnonzero(opened.movable | opened.fixed), opened.gpus)
     stays = opened.copy()
     keep_in_place(books, index, stays, keeps_size(given, gangs))
     keep_amounts(books, index, stays)
     if len(gangs.forms.line):
-        return plans_on_network(given, gangs, stays, order)
+        return plans_on_network(given, gangs, worth, most, stays, order)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())
@@ -167,14 +169,13 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
         fill_all(stays, gangs)
     _place(given, gangs, stays, order, worth.lost)
     drafts.append(stays)
-    worths = [_worth(given, gangs, sizes, draft) for draft in drafts]
-    may_run = np.flatnonzero(opened.movable | opened.fixed)
-    if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
+    worths = [worth.of(draft, as_placed(given, sizes, draft)) for draft in drafts]
+    if max(worths) < most - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = opened.copy()
         fill_all(again, gangs)
         _place(given, gangs, again, order, np.zeros(len(index)))
         drafts.append(again)
-        worths.append(_worth(given, gangs, sizes, again))
+        worths.append(worth.of(again, as_placed(given, sizes, again)))
     return list(zip(worths, drafts, strict=True))
 
 
@@ -183,12 +184,6 @@ def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: I
     place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs))
     if not given.stops_jobs and not given.snapshot.resize_restarts:
         share_with_gangs(draft, gangs)
-
-
-def _worth(given: AllocationInput, gangs: Gangs, sizes: TypedSizes, draft: PlacementDraft) -> float:
-    """Return what a draft is worth, each job counting as fast as it is known to be on the machines that it has."""
-    placed = gangs._replace(weight=gangs.weight * as_placed(given, sizes, draft))
-    return JointWorth(given.snapshot, placed, for_running(given.stops_jobs)).of(draft)
 
 
 def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> Floats:

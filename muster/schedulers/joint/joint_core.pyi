@@ -1,12 +1,11 @@
 from muster.cluster.ledger_arrays import Books, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.joint.for_running import ForRunning
+from muster.schedulers.allocation.worth import ForRunning
 
 def place_jointly(
     draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning
 ) -> None: ...
-def running_worth(draft: PlacementDraft, gangs: Gangs, running: ForRunning) -> float: ...
 def place_on_network(
     books: Books,
     draft: PlacementDraft,

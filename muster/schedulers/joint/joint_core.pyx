@@ -37,6 +37,7 @@ from muster.schedulers.allocation.gangs_core cimport (
     place_whole,
 )
 from muster.schedulers.allocation.resource_fill cimport divide_node, form_of, gang_speed, raise_gang
+from muster.schedulers.allocation.worth_core cimport ForRunning, for_running_of, running_counts
 from muster.schedulers.joint.form_index cimport (
     FormIndex,
     Room,
@@ -57,7 +58,7 @@ from muster.schedulers.joint.free_nodes cimport (
     update_node,
 )
 from muster.schedulers.placement.delay_scheduling cimport MACHINE, Workspace, workspace_for
-from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_of_place
+from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_on_machine
 
 from muster.speed.network.forms import EVENLY, IN_ISLAND, IN_RACK
 
@@ -73,11 +74,6 @@ cdef enum:
     _LANES = 8  # guesses that are compared at once
 
 ctypedef pair[double, int64_t] Ranked
-
-# What it counts that a job runs, as a part of its reference speed: all of it from the speed `up_to` on.
-cdef struct ForRunning:
-    double worth
-    double up_to
 
 # What places on a network are looked for with.
 cdef struct Network:
@@ -142,7 +138,7 @@ def place_jointly(draft, gangs, order, cost, running):
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
-    cdef ForRunning counts = _for_running(running)
+    cdef ForRunning counts = for_running_of(running)
     cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL)
     _place_all(&search, ints(order))
 
@@ -157,7 +153,7 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     cdef Draft plan = draft_of(draft), was = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
-    cdef ForRunning counts = _for_running(running)
+    cdef ForRunning counts = for_running_of(running)
     cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
@@ -455,31 +451,7 @@ cdef double _lost_worth(Search* search, int64_t node, int64_t leave) noexcept no
 cdef inline double _counted_speed(Search* search, int64_t at) noexcept nogil:
     """The speed of a job, and what it counts that it runs."""
     cdef double speed = gang_speed(search.draft, search.gangs, at)
-    return speed + _running_counts(search.running, speed)
-
-
-cdef inline double _running_counts(ForRunning* running, double speed) noexcept nogil:
-    """What it counts that a job runs at a speed."""
-    return running.worth if speed >= running.up_to else running.worth * speed / running.up_to
-
-
-cdef ForRunning _for_running(object running) except *:
-    cdef ForRunning counts
-    counts.worth, counts.up_to = running.worth, running.up_to
-    return counts
-
-
-def running_worth(draft, gangs, running):
-    """Return what it counts that the jobs of a draft run, each times its weight."""
-    cdef Draft plan = draft_of(draft)
-    cdef Gangs jobs = gangs_of(gangs)
-    cdef ForRunning counts = _for_running(running)
-    cdef double total = 0.0
-    cdef int64_t at
-    for at in range(jobs.jobs):
-        if plan.first[at] >= 0:
-            total += jobs.weight[at] * _running_counts(&counts, gang_speed(&plan, &jobs, at))
-    return total
+    return speed + running_counts(search.running, speed)
 
 
 cdef double _worth_on(Search* search, int64_t node) noexcept nogil:
@@ -613,9 +585,7 @@ cdef void _count_free(Search* search, int64_t node) noexcept nogil:
 cdef bint _may_share_machine(Search* search, int64_t at) noexcept nogil:
     """Whether a job goes fast enough on one machine."""
     cdef FormsOfGang forms = forms_of(search.gangs, at)
-    cdef vector[int64_t] racks
-    racks.push_back(0)
-    return forms.speeds[form_of_place(forms, MACHINE, True, racks)] >= search.network.enough * forms.speeds[0]
+    return forms.speeds[form_on_machine(forms, MACHINE)] >= search.network.enough * forms.speeds[0]
 
 
 cdef bint _place_on_form(Search* search, int64_t at) noexcept nogil:

@@ -14,6 +14,7 @@ cdef struct FormsOfGang:
 
 cdef double share_on(Books* books, int64_t chain, FormsOfGang forms) noexcept nogil
 cdef int64_t form_of_place(FormsOfGang forms, int64_t level, bint even, vector[int64_t]& racks) noexcept nogil
+cdef int64_t form_on_machine(FormsOfGang forms, int64_t level) noexcept nogil
 cdef bint find_form(
     Books* books,
     int64_t gpus,

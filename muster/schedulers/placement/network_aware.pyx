@@ -220,7 +220,7 @@ cdef int64_t form_of_place(FormsOfGang forms, int64_t level, bint even, vector[i
 
     `racks` has the rack of each machine; it is sorted.
     """
-    cdef int64_t machines = racks.size(), used = 0, most = 0, number = 0
+    cdef int64_t machines = racks.size(), used = 0, most = 0
     cdef size_t at, begin = 0
     sort(racks.begin(), racks.end())
     for at in range(racks.size()):
@@ -228,8 +228,19 @@ cdef int64_t form_of_place(FormsOfGang forms, int64_t level, bint even, vector[i
             used += 1
             most = max(most, <int64_t> (at + 1 - begin))
             begin = at + 1
-    even = even and most * used == machines
-    while not _has_form(&forms.kinds[3 * number], level, even, machines, used):
+    return _first_form(forms, level, even and most * used == machines, machines, used)
+
+
+cdef int64_t form_on_machine(FormsOfGang forms, int64_t level) noexcept nogil:
+    """The first form that a place on one machine has: in one island (the level says so), or not."""
+    return _first_form(forms, level, True, 1, 1)
+
+
+cdef inline int64_t _first_form(
+    FormsOfGang forms, int64_t level, bint even, int64_t machines, int64_t racks
+) noexcept nogil:
+    cdef int64_t number = 0
+    while not _has_form(&forms.kinds[3 * number], level, even, machines, racks):
         number += 1
     return number
 
