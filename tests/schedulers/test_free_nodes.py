@@ -180,6 +180,20 @@ def test_a_gang_that_takes_a_fair_share_is_placed_once() -> None:
     assert [(node, gpus) for node, gpus, *_ in held(draft)[0]] == [(0, 2), (1, 1)]
 
 
+@given(st.permutations([1.0, 0.9, 0.8, 0.7]), st.booleans())
+@settings(deadline=None)
+def test_of_alike_nodes_the_jobs_worth_least_make_room(weights: list[float], stops: bool) -> None:
+    """Each of four nodes has a job of this weight on all its cores; the last job needs some of them."""
+    case = round_of(cluster_of(*[2] * 4, cpus_per_gpu=1.0), [("shared", 1)] * 5, SHARES_CORES)
+    with case.snapshot.transaction() as transaction:
+        draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
+    gangs = gangs_of(case.snapshot)._replace(weight=np.array([*weights, 0.7]))
+    place_jointly(draft, gangs, np.arange(5), np.zeros(5), for_running(stops))
+    node_of = {at: node for at, ((node, *_),) in held(draft).items()}
+    assert sorted(node_of[at] for at in range(4)) == [0, 1, 2, 3]
+    assert node_of[4] == node_of[weights.index(0.7)]
+
+
 def speed_of(problem: Problem, draft: PlacementDraft, at: int) -> float:
     """The speed of one job of a draft."""
     weight = np.zeros(len(problem.gangs.gpus))

@@ -5,7 +5,7 @@ less.
 """
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libcpp.algorithm cimport pop_heap, push_heap, sort, sort_heap
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
@@ -102,6 +102,8 @@ cdef struct Guesses:
 cdef struct OnNode:
     bint known
     double worth  # of all of them
+    double worth_alone  # of those that have all their GPUs here
+    uint64_t alike  # the same number for nodes of a kind that share as much among jobs of the same classes
     vector[Ranked] may_leave  # those first that are worth least for each GPU
 
 # What a search works on; `cost` is the part of a job's speed that taking its place away loses.
@@ -284,6 +286,8 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     _candidates(search, at, nodes)
     for place in range(nodes.size()):
         node = nodes[place].second
+        if _another_gains_more(search, nodes, place):
+            continue
         least = _least_to_leave(search, at, node)
         if search.network != NULL and least > 0:
             continue  # The order decides which run; else jobs interrupt each other in turn.
@@ -296,6 +300,23 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
             ):
                 best = Trial(gain, node, leave)
     return best
+
+
+cdef bint _another_gains_more(Search* search, vector[Ranked]& nodes, size_t place) noexcept nogil:
+    """Whether another of the nodes is alike, with jobs that are worth less: it is tried in place of this one."""
+    cdef OnNode* here = _jobs_on(search, nodes[place].second)
+    cdef OnNode* there
+    cdef size_t other = place
+    while other > 0 and nodes[other - 1].first == nodes[place].first:
+        other -= 1
+    while other < nodes.size() and nodes[other].first == nodes[place].first:
+        there = _jobs_on(search, nodes[other].second)
+        if there.alike == here.alike and (
+            there.worth_alone < here.worth_alone or (there.worth_alone == here.worth_alone and other < place)
+        ):
+            return True
+        other += 1
+    return False
 
 
 cdef bint _fits_some_machine(Gangs* gangs, int64_t at) noexcept nogil:
@@ -395,22 +416,41 @@ cdef inline bint _may_leave(Draft* draft, int64_t number) noexcept nogil:
 
 cdef OnNode* _jobs_on(Search* search, int64_t node) noexcept nogil:
     """What the jobs of a node are worth; what those of several nodes have there stays as it is once they are placed."""
-    cdef int64_t number = search.draft.first_here[node], at
+    cdef Draft* draft = search.draft
+    cdef int64_t number = draft.first_here[node], at, resource
+    cdef int64_t shared[SLOTS]
     cdef double worth
     cdef OnNode* jobs = &search.on_node[node]
     if jobs.known:
         return jobs
-    jobs.known, jobs.worth = True, 0.0
+    jobs.known, jobs.worth, jobs.worth_alone = True, 0.0, 0.0
     jobs.may_leave.clear()
+    jobs.alike = _scattered(search.gangs.kind_of_node[node])
+    for resource in range(draft.resources):
+        shared[resource] = free_on(draft, node)[resource]
     while number >= 0:
-        at = search.draft.node_parts[number].at
+        at = draft.node_parts[number].at
         worth = search.gangs.weight[at] * _counted_speed(search, at)
         jobs.worth += worth
-        if _may_leave(search.draft, number):
+        if _may_leave(draft, number):
             jobs.may_leave.push_back(Ranked(worth / search.gangs.gpus[at], at))
-        number = search.draft.node_parts[number].next_here
+        if alone(draft, number):
+            jobs.worth_alone += worth
+            jobs.alike += _scattered(2 * search.gangs.classes[at] + draft.movable[at])
+            for resource in range(1, draft.resources):
+                shared[resource] += draft.node_parts[number].amount[resource]
+        number = draft.node_parts[number].next_here
+    for resource in range(draft.resources):
+        jobs.alike = _scattered(jobs.alike + shared[resource])
     sort(jobs.may_leave.begin(), jobs.may_leave.end())
     return jobs
+
+
+cdef inline uint64_t _scattered(uint64_t number) noexcept nogil:
+    """A number that says which one it is made of, and sums of such numbers which ones."""
+    number = (number + 1) * <uint64_t> 0x9E3779B97F4A7C15
+    number = (number ^ (number >> 32)) * <uint64_t> 0xD6E8FEB86659FD93
+    return number ^ (number >> 32)
 
 
 cdef int64_t _least_to_leave(Search* search, int64_t at, int64_t node) noexcept nogil:
