@@ -149,39 +149,52 @@ def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, Placem
 def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
-    Running jobs of another size than they hold are placed again in any case.
+    Of those that are placed again, the ones that run stay in one more draft. Running jobs of another size than they
+    hold are placed again in any case.
     """
     snapshot, opened = given.snapshot, given.opened
-    books, index = snapshot.ledger.books, snapshot.jobs.index
     worth, order = JointWorth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
-    stays = opened.copy()
-    keep_in_place(books, index, stays, keeps_size(given, gangs))
-    keep_amounts(books, index, stays)
+    keeps = keeps_size(given, gangs)
+    stays = _in_place(given, keeps)
     if len(gangs.forms.line):
         return plans_on_network(given, gangs, stays, order)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())
         place_missing(drafts[0], gangs, order)
-    else:
-        fill_all(stays, gangs)
-    _place(given, gangs, stays, order, worth.lost)
     drafts.append(stays)
+    _place(given, gangs, stays, order, worth.lost)
     worths = [_worth(given, gangs, sizes, draft) for draft in drafts]
     may_run = np.flatnonzero(opened.movable | opened.fixed)
     if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = opened.copy()
-        fill_all(again, gangs)
-        _place(given, gangs, again, order, np.zeros(len(index)))
+        _place(given, gangs, again, order, np.zeros(len(worth.lost)))
+        if (keeps & (again.first < 0)).any():
+            drafts.append(_in_place(given, keeps & (again.first >= 0)))
+            _place(given, gangs, drafts[-1], order, worth.lost)
+            worths.append(_worth(given, gangs, sizes, drafts[-1]))
         drafts.append(again)
         worths.append(_worth(given, gangs, sizes, again))
     return list(zip(worths, drafts, strict=True))
 
 
+def _in_place(given: AllocationInput, stay: Bools) -> PlacementDraft:
+    """Return a draft in which these running jobs have what they hold."""
+    books, index = given.snapshot.ledger.books, given.snapshot.jobs.index
+    draft = given.opened.copy()
+    keep_in_place(books, index, draft, stay)
+    keep_amounts(books, index, draft)
+    return draft
+
+
 def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: Ints, lost: Floats) -> None:
     """Add the jobs of an order to a draft; where jobs keep their places, share the nodes again with gangs."""
-    place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs))
-    if not given.stops_jobs and not given.snapshot.resize_restarts:
+    snapshot = given.snapshot
+    if not snapshot.resize_restarts:
+        fill_all(draft, gangs)
+    apart_first = given.stops_jobs and snapshot.size_speeds is None  # several nodes are as good as one
+    place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs), apart_first)
+    if not given.stops_jobs and not snapshot.resize_restarts:
         share_with_gangs(draft, gangs)
 
 

@@ -4,7 +4,7 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.joint.for_running import ForRunning
 
 def place_jointly(
-    draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning
+    draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning, apart_first: bool
 ) -> None: ...
 def running_worth(draft: PlacementDraft, gangs: Gangs, running: ForRunning) -> float: ...
 def place_on_network(

@@ -119,6 +119,7 @@ cdef struct Search:
     Chosen* chosen
     Guesses* guesses
     OnNode* on_node
+    bint apart_first  # a gang takes what is free on several nodes before jobs leave one for it
 
 # That a job of a class gained nothing anywhere: after how many changes, on how many GPUs (gangs larger than any machine
 # are of one class), under which constraint, what it counted.
@@ -135,15 +136,17 @@ cdef struct Trial:
     int64_t leave
 
 
-def place_jointly(draft, gangs, order, cost, running):
+def place_jointly(draft, gangs, order, cost, running, apart_first):
     """Place the jobs of `order` that have no place, each where the worth of all gains most, if it gains at all.
 
     A job whose place is taken comes once more at the end.
+
+    `apart_first`: a gang takes what is free on several nodes before jobs leave one for it.
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef ForRunning counts = _for_running(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL, apart_first)
     _place_all(&search, ints(order))
 
 
@@ -158,7 +161,7 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
     cdef ForRunning counts = _for_running(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL, False)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
@@ -268,6 +271,8 @@ cdef bint _place(Search* search, int64_t at, vector[int64_t]& queue, vector[bint
         node = tightest_node(search.free, draft, gangs, at, gangs.gpus[at], best, NULL)
     if node >= 0:
         place_whole(draft, gangs, at, node, best)
+        return True
+    if search.apart_first and gangs.kind_count == 1 and _place_on_fewest(search, at):
         return True
     found = _best_node(search, at)
     if found.node < 0:
@@ -550,11 +555,9 @@ cdef bint _place_apart(Search* search, int64_t at) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
-    cdef int64_t fewest = _choose_fewest(search, at, NULL)
-    if fewest == 0:
+    if _choose_fewest(search, at, NULL) == 0:
         return False
-    if _choose_fewest(search, at, best) == fewest:
-        _place_on_chosen(search, at, best)
+    if _place_on_fewest(search, at):
         return True
     _choose_fewest(search, at, NULL)
     if _join_nodes(search, at):
@@ -563,6 +566,16 @@ cdef bint _place_apart(Search* search, int64_t at) noexcept nogil:
         _place_on_chosen(search, at, best)
         return True
     return _choose_fewest(search, at, fair) > 0 and _join_nodes(search, at)
+
+
+cdef int64_t _place_on_fewest(Search* search, int64_t at) noexcept nogil:
+    """Place a job with its demand on as few nodes as have its GPUs; on how many, 0 if these have not all of it."""
+    cdef int64_t* best = need_of(search.gangs, search.gangs.demands.best, at)
+    cdef int64_t fewest = _choose_fewest(search, at, NULL)
+    if fewest == 0 or _choose_fewest(search, at, best) != fewest:
+        return 0
+    _place_on_chosen(search, at, best)
+    return fewest
 
 
 cdef int64_t _choose_fewest(Search* search, int64_t at, int64_t* need) noexcept nogil:
