@@ -55,6 +55,15 @@ def test_a_running_gang_moves_to_one_machine_if_it_repays() -> None:
     assert finishes(result)[2] == pytest.approx(100 + 5 + (1_000 - 49.5) * 1.01, rel=1e-3)
 
 
+def test_a_running_gang_moves_beside_many_others() -> None:
+    """As above with ten more machines, so that it gains less than 5 % of what all jobs are worth; the same jobs run."""
+    others = [gang(4, 9_000) for _ in range(10)]
+    trace = jobs_of(gang(3, 300), gang(3, 9_000), *others, gang(2, 2_000, model="chatty", submit_seconds=1))
+    result = run(trace, small_cluster(4, 12, racks=1), "las+joint", **ONE_RACK, restart_cost_seconds=5.0)
+    assert column(result, "moves")[-1] == 1
+    assert sum(column(result, "moves")) == 1
+
+
 def test_a_running_gang_stays_where_a_move_costs_too_much() -> None:
     result = crowded(7_200.0)
     assert column(result, "moves") == [0, 0, 0]

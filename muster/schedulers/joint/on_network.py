@@ -25,7 +25,8 @@ from muster.speed.network.forms import Forms
 _ENOUGH = (0.7, 0.05)
 """Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
 _BY_ORDER = 0.05
-"""Part by which another plan must be worth more than the one in which the chosen jobs stay and large gangs go first."""
+"""Part by which a plan that runs other jobs must be worth more than the one in which the chosen jobs stay and large
+gangs go first."""
 
 
 def plans_on_network(
@@ -52,8 +53,12 @@ def plans_on_network(
         drafts.append((worth.of(draft), draft))
         changed_too, other = _placed(given, gangs, start, stays, by_density, lost)
         drafts.append((worth.of(other), other) if changed or changed_too else drafts[-1])
-    drafts[-2] = drafts[-2][0] * (1 + _BY_ORDER), drafts[-2][1]
-    return drafts
+    runs = drafts[-2][1].first >= 0
+    same_jobs = [bool(((draft.first >= 0) == runs).all()) for _, draft in drafts]
+    return [
+        (worth * (1 + _BY_ORDER * same), draft)
+        for same, (worth, draft) in zip(same_jobs, drafts, strict=True)
+    ]
 
 
 def _placed(
