@@ -23,7 +23,7 @@ from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.contract import Proposal, Snapshot
-from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, SIZES, WORKERS_AND_SERVERS
+from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, EVEN_GANGS, SIZES, WORKERS_AND_SERVERS
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
@@ -66,7 +66,12 @@ class Joint(DraftAllocator):
     """Which jobs run, how much each gets and where, chosen together by what all make of it, less what changes cost."""
 
     name: ClassVar[str] = "joint"
-    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {SIZES, BATCH, WORKERS_AND_SERVERS}
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {
+        SIZES,
+        BATCH,
+        WORKERS_AND_SERVERS,
+        EVEN_GANGS,
+    }
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft; where free GPUs would do for a job that waits, the reason is that others were worth more.
