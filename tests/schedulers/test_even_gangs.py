@@ -92,7 +92,7 @@ def test_a_size_that_is_never_even_is_refused(nodes: list[int], gpus: int) -> No
         ("las+proportional+spread", True),
         ("las+greedy", True),
         ("srtf+opt", False),
-        ("gittins+joint", False),
+        ("gittins+joint", True),
         ("dally", False),
         ("dally-tune", False),
         ("slurm", False),

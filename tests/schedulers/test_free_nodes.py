@@ -38,6 +38,7 @@ class Problem:
     books: Books
     cost: Floats
     running: ForRunning
+    apart_first: bool
 
 
 @st.composite
@@ -69,7 +70,7 @@ def problems(draw: st.DrawFn, most_nodes: int = 9) -> Problem:
     )
     take(draft, random, draw(st.sampled_from([0.0, 0.3, 0.8])))
     books, cost = case.snapshot.ledger.books, random.choice([0.0, 0.1, 0.9], len(jobs))
-    return Problem(gangs, draft, books, cost, for_running(draw(st.booleans())))
+    return Problem(gangs, draft, books, cost, for_running(draw(st.booleans())), draw(st.booleans()))
 
 
 def take(draft: PlacementDraft, random: np.random.Generator, most: float) -> None:
@@ -163,7 +164,9 @@ def test_a_job_comes_where_a_look_at_all_nodes_puts_it(problem: Problem) -> None
     for at in range(len(problem.gangs.gpus)):
         where = expected(problem, at)
         draft = problem.draft.copy()
-        place_jointly(draft, problem.gangs, np.array([at]), problem.cost, problem.running)
+        place_jointly(
+            draft, problem.gangs, np.array([at]), problem.cost, problem.running, problem.apart_first
+        )
         if where is not None:
             assert {node: gpus for node, gpus, *_ in held(draft).get(at, [])} == where
         problem.draft.free[:] = draft.free
@@ -176,7 +179,7 @@ def test_a_gang_that_takes_a_fair_share_is_placed_once() -> None:
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
     draft.free[:, 0] = [2, 1, 1, 1, 1]
     draft.free[:, 1] = [2 * MICRO, 1 * MICRO, 2 * MICRO, 2 * MICRO, 2 * MICRO]
-    place_jointly(draft, gangs_of(case.snapshot), np.array([0]), np.zeros(1), for_running(True))
+    place_jointly(draft, gangs_of(case.snapshot), np.array([0]), np.zeros(1), for_running(True), True)
     assert [(node, gpus) for node, gpus, *_ in held(draft)[0]] == [(0, 2), (1, 1)]
 
 
@@ -188,7 +191,7 @@ def test_of_alike_nodes_the_jobs_worth_least_make_room(weights: list[float], sto
     with case.snapshot.transaction() as transaction:
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
     gangs = gangs_of(case.snapshot)._replace(weight=np.array([*weights, 0.7]))
-    place_jointly(draft, gangs, np.arange(5), np.zeros(5), for_running(stops))
+    place_jointly(draft, gangs, np.arange(5), np.zeros(5), for_running(stops), False)
     node_of = {at: node for at, ((node, *_),) in held(draft).items()}
     assert sorted(node_of[at] for at in range(4)) == [0, 1, 2, 3]
     assert node_of[4] == node_of[weights.index(0.7)]
@@ -220,7 +223,7 @@ def in_steps(problem: Problem, order: Sequence[int]) -> None:
         constraint[at] = gangs.constraint[at]
         alone = gangs._replace(constraint=constraint, node_allowed=np.vstack([gangs.node_allowed, nowhere]))
         before = draft.copy()
-        place_jointly(draft, alone, np.array([at]), problem.cost, problem.running)
+        place_jointly(draft, alone, np.array([at]), problem.cost, problem.running, problem.apart_first)
         left = np.flatnonzero((before.first >= 0) & (draft.first < 0)).tolist()
         worth = {
             other: gangs.weight[other]
@@ -242,12 +245,19 @@ def test_a_plan_is_that_of_searches_that_remember_nothing(problem: Problem, data
     order = data.draw(st.permutations(range(count)))
     first = data.draw(st.integers(0, count))
     place_jointly(
-        problem.draft, problem.gangs, np.array(order[:first], np.int64), problem.cost, problem.running
+        problem.draft,
+        problem.gangs,
+        np.array(order[:first], np.int64),
+        problem.cost,
+        problem.running,
+        problem.apart_first,
     )
     fixed: Bools = (problem.draft.first >= 0) & (np.arange(count) % 3 == 0)
     problem.draft.movable[fixed] = False
     at_once = problem.draft.copy()
-    place_jointly(at_once, problem.gangs, np.array(order, np.int64), problem.cost, problem.running)
+    place_jointly(
+        at_once, problem.gangs, np.array(order, np.int64), problem.cost, problem.running, problem.apart_first
+    )
     in_steps(problem, order)
     assert held(at_once) == held(problem.draft)
 
@@ -280,8 +290,10 @@ def test_runs_are_those_of_searches_that_remember_nothing(seed: int, order: str)
             skip_impossible=True,
         )
 
-    def slowly(draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning) -> None:
-        in_steps(Problem(gangs, draft, books, cost, running), order.tolist())
+    def slowly(
+        draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning, apart_first: bool
+    ) -> None:
+        in_steps(Problem(gangs, draft, books, cost, running, apart_first), order.tolist())
 
     books = round_of(cluster, [("", 1)] * len(rows)).snapshot.ledger.books
     with_memory = simulated()

@@ -67,9 +67,9 @@ def test_a_gang_and_jobs_beside_it_do_nearly_the_most(given_case: tuple[Round, G
     case, gangs = given_case
     with case.snapshot.transaction() as transaction:
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
-    place_jointly(draft, gangs, np.arange(NODES), np.zeros(len(NAMES)), for_running(False))
+    place_jointly(draft, gangs, np.arange(NODES), np.zeros(len(NAMES)), for_running(False), False)
     draft.movable[:NODES] = False
-    place_jointly(draft, gangs, np.arange(len(NAMES)), np.zeros(len(NAMES)), for_running(False))
+    place_jointly(draft, gangs, np.arange(len(NAMES)), np.zeros(len(NAMES)), for_running(False), False)
     before, places = speed_of_all(case, gangs, draft), draft.node_parts[["at", "node", "gpus"]].copy()
     share_with_gangs(draft, gangs)
     assert (draft.node_parts[["at", "node", "gpus"]] == places).all()

@@ -135,6 +135,32 @@ def test_a_spread_gang_takes_no_cores_that_others_use_better() -> None:
     assert end_of(result)["2"] == pytest.approx(100 + 1_000 * 0.8 / 0.7)
 
 
+def test_a_gang_takes_free_gpus_of_two_nodes_before_a_job_moves() -> None:
+    """A short and a long job begin on each node; no place is faster than another."""
+    alike = [job(0, 10_000), job(0, 100), job(1, 10_000), job(1, 100)]
+    trace = jobs_of(*alike, job(1_000, 20_000, gpus=2))
+    result = run(trace, cluster_of(2, 2), "srtf+joint", restart_cost_seconds=60.0)
+    assert result.record.jobs["moves"].to_list() == [0, 0, 0, 0, 0]
+    assert end_of(result)["4"] == 21_000.0
+
+
+@pytest.mark.parametrize("order", ["las", "gittins", "srtf"])
+def test_jobs_that_run_on_keep_their_places(order: str) -> None:
+    """The order stops jobs all the time, and no place is faster than another: another one would cost a restart."""
+    moves = stops = 0
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        starts, seconds = np.sort(random.uniform(0, 45_000, 60)), random.lognormal(8.3, 1.2, 60)
+        sizes = random.choice([1, 1, 2, 4, 8], 60)
+        jobs = zip(starts.round().tolist(), seconds.round().tolist(), sizes.tolist(), strict=True)
+        trace = jobs_of(*(job(start, length, gpus=gpus) for start, length, gpus in jobs))
+        result = run(trace, cluster_of(4, 4, 4, 4), f"{order}+joint", restart_cost_seconds=60.0)
+        moves += int(result.record.jobs["moves"].sum())
+        stops += int(result.record.jobs["preemptions"].sum())
+    assert stops > 100
+    assert moves < stops / 10
+
+
 def test_a_gang_whose_request_fills_no_node_is_spread() -> None:
     """Eight GPUs with 100 GB each; a node of eight has 500 GB."""
     trace = jobs_of(job(0, 100, gpus=8, memory_gb=800.0))

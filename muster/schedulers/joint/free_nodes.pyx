@@ -9,6 +9,7 @@ from libcpp.algorithm cimport sort
 
 from muster.schedulers.allocation.draft_core cimport free_on
 from muster.schedulers.allocation.gangs_core cimport allowed_nodes, need_on
+from muster.schedulers.allocation.search_core cimport fewest_nodes as fewest_of_all
 from muster.schedulers.allocation.search_core cimport gpus_that_fit
 
 cdef extern from * nogil:
@@ -141,6 +142,8 @@ cdef int64_t fewest_nodes(
     for i in range(chosen.nodes.size()):
         chosen.gpus[chosen.nodes[i]] = 0
     chosen.nodes.clear()
+    if gangs.even:
+        return _fewest_evenly(draft, gangs, at, need, chosen)
     if free.free_gpus < left:
         return 0
     while left > 0:
@@ -155,3 +158,12 @@ cdef int64_t fewest_nodes(
         left -= fit
     sort(chosen.nodes.begin(), chosen.nodes.end())
     return chosen.nodes.size()
+
+
+cdef int64_t _fewest_evenly(Draft* draft, Gangs* gangs, int64_t at, int64_t* need, Chosen* chosen) noexcept nogil:
+    """Choose as few nodes as possible of which a job has as many GPUs each, by a look at all of them."""
+    cdef int64_t node, count = fewest_of_all(draft, gangs, at, need, chosen.gpus.data())
+    for node in range(gangs.nodes if count > 0 else 0):
+        if chosen.gpus[node] > 0:
+            chosen.nodes.push_back(node)
+    return count

@@ -24,7 +24,7 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import Proposal, Snapshot
-from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, SIZES, WORKERS_AND_SERVERS
+from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, EVEN_GANGS, SIZES, WORKERS_AND_SERVERS
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
@@ -66,7 +66,12 @@ class Joint(DraftAllocator):
     """Which jobs run, how much each gets and where, chosen together by what all make of it, less what changes cost."""
 
     name: ClassVar[str] = "joint"
-    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {SIZES, BATCH, WORKERS_AND_SERVERS}
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {
+        SIZES,
+        BATCH,
+        WORKERS_AND_SERVERS,
+        EVEN_GANGS,
+    }
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft; where free GPUs would do for a job that waits, the reason is that others were worth more.
@@ -149,40 +154,52 @@ def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, Placem
 def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
-    Each job counts as fast as it is known to be on the machines that it has. Running jobs of another size than they
-    hold are placed again in any case.
+    Each job counts as fast as it is known to be on the machines that it has. Of those that are placed again, the ones
+    that run stay in one more draft. Running jobs of another size than they hold are placed again in any case.
     """
     snapshot, opened = given.snapshot, given.opened
-    books, index = snapshot.ledger.books, snapshot.jobs.index
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
     most = worth.at_most(np.flatnonzero(opened.movable | opened.fixed), opened.gpus)
-    stays = opened.copy()
-    keep_in_place(books, index, stays, keeps_size(given, gangs))
-    keep_amounts(books, index, stays)
+    keeps = keeps_size(given, gangs)
+    stays = _in_place(given, keeps)
     if len(gangs.forms.line):
         return plans_on_network(given, gangs, worth, most, stays, order)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())
         place_missing(drafts[0], gangs, order)
-    else:
-        fill_all(stays, gangs)
-    _place(given, gangs, stays, order, worth.lost)
     drafts.append(stays)
+    _place(given, gangs, stays, order, worth.lost)
     worths = [worth.of(draft, as_placed(given, sizes, draft)) for draft in drafts]
     if max(worths) < most - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = opened.copy()
-        fill_all(again, gangs)
-        _place(given, gangs, again, order, np.zeros(len(index)))
+        _place(given, gangs, again, order, np.zeros(len(worth.lost)))
+        if (keeps & (again.first < 0)).any():
+            drafts.append(_in_place(given, keeps & (again.first >= 0)))
+            _place(given, gangs, drafts[-1], order, worth.lost)
+            worths.append(worth.of(drafts[-1], as_placed(given, sizes, drafts[-1])))
         drafts.append(again)
         worths.append(worth.of(again, as_placed(given, sizes, again)))
     return list(zip(worths, drafts, strict=True))
 
 
+def _in_place(given: AllocationInput, stay: Bools) -> PlacementDraft:
+    """Return a draft in which these running jobs have what they hold."""
+    books, index = given.snapshot.ledger.books, given.snapshot.jobs.index
+    draft = given.opened.copy()
+    keep_in_place(books, index, draft, stay)
+    keep_amounts(books, index, draft)
+    return draft
+
+
 def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: Ints, lost: Floats) -> None:
     """Add the jobs of an order to a draft; where jobs keep their places, share the nodes again with gangs."""
-    place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs))
-    if not given.stops_jobs and not given.snapshot.resize_restarts:
+    snapshot = given.snapshot
+    if not snapshot.resize_restarts:
+        fill_all(draft, gangs)
+    apart_first = given.stops_jobs and snapshot.size_speeds is None  # several nodes are as good as one
+    place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs), apart_first)
+    if not given.stops_jobs and not snapshot.resize_restarts:
         share_with_gangs(draft, gangs)
 
 

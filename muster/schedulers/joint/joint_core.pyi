@@ -4,7 +4,7 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.worth import ForRunning
 
 def place_jointly(
-    draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning
+    draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning, apart_first: bool
 ) -> None: ...
 def place_on_network(
     books: Books,
@@ -15,4 +15,4 @@ def place_on_network(
     cost: Floats,
     running: ForRunning,
     enough: tuple[float, ...],
-) -> bool: ...
+) -> None: ...

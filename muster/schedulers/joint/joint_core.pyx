@@ -117,6 +117,7 @@ cdef struct Search:
     Chosen* chosen
     Guesses* guesses
     OnNode* on_node
+    bint apart_first  # a gang takes what is free on several nodes before jobs leave one for it
 
 # That a job of a class gained nothing anywhere: after how many changes, on how many GPUs (gangs larger than any machine
 # are of one class), under which constraint, what it counted.
@@ -133,15 +134,17 @@ cdef struct Trial:
     int64_t leave
 
 
-def place_jointly(draft, gangs, order, cost, running):
+def place_jointly(draft, gangs, order, cost, running, apart_first):
     """Place the jobs of `order` that have no place, each where the worth of all gains most, if it gains at all.
 
     A job whose place is taken comes once more at the end.
+
+    `apart_first`: a gang takes what is free on several nodes before jobs leave one for it.
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef ForRunning counts = for_running_of(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL, apart_first)
     _place_all(&search, ints(order))
 
 
@@ -149,19 +152,17 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     """Place the jobs of `order` as `place_jointly` does, each on the fastest form that has a place.
 
     A job whose place in `before` is free and as fast stays there. One whose places all offer less than the first of
-    `enough` of its best speed waits for the next pass, which asks for the second, and so on. Returns whether any job
-    was placed.
+    `enough` of its best speed waits for the next pass, which asks for the second, and so on.
     """
     cdef Draft plan = draft_of(draft), was = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
     cdef ForRunning counts = for_running_of(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL, False)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
     cdef int64_t node
-    cdef bint changed = False
     network.books = books_of(books)
     nodes.assign(network.books.nodes, network.books.nodes + network.books.node_count)
     network.books.nodes = nodes.data()
@@ -179,15 +180,11 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
         network.held_here = held.data()
         _count_held(&search)
         begin_index(&network.index, &jobs, network.work.rack_count, network.held_here)
-        changed = _place_all(&search, ints(order)) > 0 or changed
-    return changed
+        _place_all(&search, ints(order))
 
 
-cdef int64_t _place_all(Search* search, Ints order) except -1:
-    """Place the jobs of an order that have no place; how many were placed.
-
-    A job whose place is taken comes once more at the end.
-    """
+cdef void _place_all(Search* search, Ints order) except *:
+    """Place the jobs of an order that have no place; one whose place is taken comes once more at the end."""
     cdef Draft* plan = search.draft
     cdef Gangs* jobs = search.gangs
     cdef vector[int64_t] queue
@@ -232,7 +229,6 @@ cdef int64_t _place_all(Search* search, Ints order) except -1:
             _note_changes(search, at)
         else:
             known[0] = Refused(changes, jobs.gpus[at], jobs.constraint[at], jobs.weight[at])
-    return changes
 
 
 cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
@@ -266,6 +262,8 @@ cdef bint _place(Search* search, int64_t at, vector[int64_t]& queue, vector[bint
         node = tightest_node(search.free, draft, gangs, at, gangs.gpus[at], best, NULL)
     if node >= 0:
         place_whole(draft, gangs, at, node, best)
+        return True
+    if search.apart_first and gangs.kind_count == 1 and _place_on_fewest(search, at):
         return True
     found = _best_node(search, at)
     if found.node < 0:
@@ -562,11 +560,9 @@ cdef bint _place_apart(Search* search, int64_t at) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
-    cdef int64_t fewest = _choose_fewest(search, at, NULL)
-    if fewest == 0:
+    if _choose_fewest(search, at, NULL) == 0:
         return False
-    if _choose_fewest(search, at, best) == fewest:
-        _place_on_chosen(search, at, best)
+    if _place_on_fewest(search, at):
         return True
     _choose_fewest(search, at, NULL)
     if _join_nodes(search, at):
@@ -575,6 +571,16 @@ cdef bint _place_apart(Search* search, int64_t at) noexcept nogil:
         _place_on_chosen(search, at, best)
         return True
     return _choose_fewest(search, at, fair) > 0 and _join_nodes(search, at)
+
+
+cdef int64_t _place_on_fewest(Search* search, int64_t at) noexcept nogil:
+    """Place a job with its demand on as few nodes as have its GPUs; on how many, 0 if these have not all of it."""
+    cdef int64_t* best = need_of(search.gangs, search.gangs.demands.best, at)
+    cdef int64_t fewest = _choose_fewest(search, at, NULL)
+    if fewest == 0 or _choose_fewest(search, at, best) != fewest:
+        return 0
+    _place_on_chosen(search, at, best)
+    return fewest
 
 
 cdef int64_t _choose_fewest(Search* search, int64_t at, int64_t* need) noexcept nogil:

@@ -26,37 +26,41 @@ _ENOUGH = (0.7, 0.05)
 """Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
 _REACHED = 1e-9
 _BY_ORDER = 0.05
-"""Part by which another plan must be worth more than the one in which the chosen jobs stay and large gangs go first."""
+"""Part by which a plan that runs other jobs must be worth more than the one in which the chosen jobs stay and large
+gangs go first."""
 
 
 def plans_on_network(
     given: AllocationInput, gangs: Gangs, worth: Worth, most: float, stays: PlacementDraft, by_density: Ints
 ) -> list[tuple[float, PlacementDraft]]:
-    """Return drafts, each with its worth: jobs stay as in `stays`, the chosen alone stay, or all are placed again.
+    """Return drafts, each with its worth: the chosen alone stay, all jobs stay as in `stays`, or are placed again.
 
-    `most` is what any draft is worth at most. If none can be worth enough more than the one in which the chosen stay
-    and large gangs go first, that is the only one.
+    `most` is what any draft is worth at most. If none that runs other jobs can be worth enough more than the first one,
+    of the others only that is made which most likely has better places for the same jobs.
     """
-    opened, starts = given.opened, [(stays, worth.lost)]
-    if given.snapshot.jobs.running[opened.movable].any():
-        starts.append((opened.copy(), np.zeros(len(worth.lost))))
-        starts.append((opened.copy(), worth.lost))
+    snapshot, lost, nothing = given.snapshot, worth.lost, np.zeros(len(worth.lost))
+    large_first, served, ways = _large_first(given, gangs, by_density), stays, []
+    if not snapshot.resize_restarts:
+        fill_all(stays, gangs)
+    if snapshot.jobs.running[given.opened.movable].any():
+        served, again = given.opened.copy(), given.opened.copy()
         stay = given.chosen & keeps_size(given, gangs)
-        keep_in_place(given.snapshot.ledger.books, given.snapshot.jobs.index, starts[-1][0], stay)
-    large_first, drafts = _large_first(given, gangs, by_density), []
-    for start, lost in reversed(starts):  # so are the drafts, until the end: of equals the first is taken
-        if start is not stays or not given.snapshot.resize_restarts:
-            fill_all(start, gangs)
-        changed, draft = _placed(given, gangs, start, stays, large_first, lost)
-        drafts.append((worth.of(draft), draft))
-        if start is starts[-1][0]:
-            drafts[0] = drafts[0][0] * (1 + _BY_ORDER), draft
-            if drafts[0][0] > most + _REACHED:
-                return drafts
-        changed_too, other = _placed(given, gangs, start, stays, by_density, lost)
-        if changed or changed_too:
-            drafts.insert(-1, (worth.of(other), other))
-    return drafts[::-1]
+        keep_in_place(snapshot.ledger.books, snapshot.jobs.index, served, stay)
+        fill_all(served, gangs)
+        fill_all(again, gangs)
+        ways = [(again, nothing, large_first), (again, nothing, by_density), (stays, lost, large_first)]
+    chosen_stay = _placed(given, gangs, served, stays, large_first, lost)
+    if worth.of(chosen_stay) * (1 + _BY_ORDER) > most + _REACHED:
+        ways = ways[:1]
+    else:
+        ways += [(start, lost, by_density) for start in (stays, served)[: 1 + bool(ways)]]
+    drafts = [chosen_stay, *(_placed(given, gangs, start, stays, order, by) for start, by, order in ways)]
+    runs = chosen_stay.first >= 0
+    same_jobs = [bool(((draft.first >= 0) == runs).all()) for draft in drafts]
+    return [
+        (worth.of(draft) * (1 + _BY_ORDER * same), draft)
+        for same, draft in zip(same_jobs, drafts, strict=True)
+    ]
 
 
 def _placed(
@@ -66,14 +70,12 @@ def _placed(
     before: PlacementDraft,
     order: Ints,
     lost: Floats,
-) -> tuple[bool, PlacementDraft]:
-    """Add the jobs of an order to a draft, first where they are fast and then where there is room.
-
-    Returns whether any has a place now, and the new draft.
-    """
+) -> PlacementDraft:
+    """Return a draft with the jobs of an order added, first where they are fast and then where there is room."""
     draft = start.copy()
     books, running = given.snapshot.ledger.books, for_running(given.stops_jobs)
-    return place_on_network(books, draft, before, gangs, order, lost, running, _ENOUGH), draft
+    place_on_network(books, draft, before, gangs, order, lost, running, _ENOUGH)
+    return draft
 
 
 def _large_first(given: AllocationInput, gangs: Gangs, by_density: Ints) -> Ints:

@@ -310,7 +310,26 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
         rank = np.empty(len(given.snapshot.jobs), np.int64)
         rank[at] = np.arange(len(at))
         columns = columns[np.lexsort([columns[:, 1], rank[columns[:, 0]]])]
-    return TypedSizes(*np.ascontiguousarray(columns.T))
+    found = TypedSizes(*np.ascontiguousarray(columns.T))
+    return found.rows(_have_even_places(given, found)) if given.gangs.even else found
+
+
+def _have_even_places(given: AllocationInput, sizes: TypedSizes) -> Bools:
+    """Which sizes have a place in the empty cluster with the same number of GPUs on each of its nodes."""
+    nodes, gangs = given.snapshot.ledger.books.nodes, given.gangs
+    usable, requested = nodes["capacity"] - nodes["unavailable"], given.snapshot.jobs.requested_per_gpu
+    asks = np.column_stack([requested[sizes.at], gangs.constraint[sizes.at], sizes.gpu_type, sizes.gpus])
+    distinct, kind = np.unique(asks, axis=0, return_inverse=True)
+    possible = np.zeros(len(distinct), np.bool_)
+    for row, ask in enumerate(distinct):
+        need, (constraint, gpu_type, gpus) = ask[:-3], ask[-3:].tolist()
+        per_gpu = np.where(np.arange(len(need)) == GPU, MICRO, need)
+        wanted = per_gpu > 0
+        fit = (usable[:, wanted] // per_gpu[wanted]).min(axis=1)
+        fit = fit[is_type(nodes["gpu_type"], gpu_type) & gangs.node_allowed[constraint]]
+        parts = [part for part in range(1, min(gpus, len(fit)) + 1) if gpus % part == 0]
+        possible[row] = any((fit >= gpus // part).sum() >= part for part in parts)
+    return possible[kind.reshape(-1)]
 
 
 def _stated_types(given: AllocationInput) -> list[list[int]]:

@@ -53,7 +53,9 @@ JOB = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("scheduler", ["fifo", "las+tune-plus", "srtf+tune", "fifo+greedy"])
+@pytest.mark.parametrize(
+    "scheduler", ["fifo", "las+tune-plus", "srtf+tune", "fifo+greedy", "fifo+joint", "las+joint"]
+)
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs=st.lists(JOB, min_size=1, max_size=12))
 def test_gangs_are_even_and_all_jobs_end(scheduler: str, jobs: list[dict[str, Any]]) -> None:
@@ -71,6 +73,32 @@ def test_gangs_are_even_and_all_jobs_end(scheduler: str, jobs: list[dict[str, An
             if not world.store.living():
                 break
         assert [row.state for row in world.store.jobs()] == [State.COMPLETED] * len(possible)
+        world.store.close()
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(bounds=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 10)), min_size=1, max_size=6))
+def test_gangs_of_any_size_are_even(bounds: list[tuple[int, int]]) -> None:
+    """Jobs with one to 14 GPUs; nine are even on three nodes, eleven never are."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = EvenWorld(Path(folder), "las+joint")
+        for least, more in bounds:
+            request = JobRequest(
+                name="job",
+                command=("true",),
+                directory="/",
+                gpus=least,
+                min_gpus=least,
+                max_gpus=least + more,
+                steps=300,
+            )
+            world.store.submit([Submission("ann", request)])
+            world.turn(20.0)
+        for _ in range(400):
+            world.turn(25.0)
+            if not world.store.living():
+                break
+        assert [row.state for row in world.store.jobs()] == [State.COMPLETED] * len(bounds)
         world.store.close()
 
 
