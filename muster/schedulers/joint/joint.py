@@ -34,12 +34,12 @@ from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
     as_placed,
     gains_from_type,
+    has_types,
     is_elastic,
     keeps_size,
     options_of,
     present_sizes,
     sizes_for_all,
-    types_of,
     with_sizes,
     worth_less,
 )
@@ -125,9 +125,9 @@ class Joint(DraftAllocator):
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         snapshot = given.snapshot
         weighted = given.gangs._replace(weight=_weights(snapshot, given.ranked, given.chosen, given.urgent))
-        elastic = given.opened.movable & is_elastic(snapshot.jobs)
+        chooses = given.opened.movable & (is_elastic(snapshot.jobs) | has_types(snapshot))
         sizes = present_sizes(given)
-        if not elastic.any() and len(types_of(given.snapshot)) == 1:
+        if not chooses.any():
             return _best_draft(given, weighted, sizes)[1]
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):

@@ -53,16 +53,23 @@ def gains_from_type(snapshot: Snapshot) -> Bools:
     jobs, types = snapshot.jobs, types_of(snapshot).tolist()
     if len(types) == 1:
         return np.zeros(len(jobs), np.bool_)
-    nodes, names = snapshot.ledger.books.nodes["gpu_type"], snapshot.cluster.gpu_types
-    allowed = [(snapshot.table.node_allowed & (nodes == each)).any(axis=1) for each in types]
+    names = snapshot.cluster.gpu_types
     differs = [
         snapshot.size_speeds is not None
         or (model is not None and len({model.speed_on(names[each]) for each in types} - {None}) > 1)
         for model in snapshot.table.models
     ]
-    gains: Bools = (np.sum(allowed, axis=0)[jobs.constraint] > 1) & np.array(differs)[jobs.model]
+    gains: Bools = has_types(snapshot) & np.array(differs)[jobs.model]
     gains &= (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
     return gains
+
+
+def has_types(snapshot: Snapshot) -> Bools:
+    """Which jobs may have more than one type of GPU by what their owners say."""
+    nodes, types = snapshot.ledger.books.nodes["gpu_type"], types_of(snapshot)
+    allowed = [(snapshot.table.node_allowed & (nodes == each)).any(axis=1) for each in types.tolist()]
+    several: Bools = (np.sum(allowed, axis=0) > 1)[snapshot.jobs.constraint]
+    return several
 
 
 def types_of(snapshot: Snapshot) -> Ints:
