@@ -196,8 +196,9 @@ def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> 
 
     It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
     the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. Rigid
-    jobs that do not fit beside those before them count half of that. Running jobs that are not ranked keep their places
-    and count most.
+    jobs that do not fit beside those before them count half of that. An elastic job counts that times the part of the
+    elastic jobs that are not before it: where it ends a second sooner, it and those have their GPUs a second sooner.
+    Running jobs that are not ranked keep their places and count most.
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = is_elastic(snapshot.jobs)
@@ -206,6 +207,8 @@ def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> 
     ahead[ranked] = np.cumsum(needed) - needed
     weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
     weight[~chosen & ~elastic] *= _NOT_CHOSEN
+    of_many = ranked[elastic[ranked]]
+    weight[of_many] *= 1 - np.arange(len(of_many)) / max(len(of_many), 1)
     if urgent.any():
         weight[urgent] *= _URGENT
     return weight
