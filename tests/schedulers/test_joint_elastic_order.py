@@ -100,3 +100,11 @@ def test_shares_of_a_queue_are_near_the_best(jobs: int) -> None:
     seconds = np.linspace(1_000.0, 8_000.0, jobs)
     result = run_of(seconds.tolist(), Law(power=0.5))
     assert result.record.jobs["jct_seconds"].to_numpy().mean() <= 1.035 * best_mean(seconds)
+
+
+def test_a_job_grows_as_soon_as_it_knows_its_speed() -> None:
+    """Each pause of 50 s is over ten seconds before the end of a round; one of those would be too short otherwise."""
+    result = run_of([8_000.0], Law(power=1.0, pause_seconds=50.0, growth=2.0), round_seconds=60.0)
+    held = result.record.allocations.sort("from_seconds")
+    assert held["gpus"].to_list() == [2, 4, 8, 16]
+    assert held["from_seconds"].to_list() == [0.0, 60.0, 120.0, 180.0]

@@ -36,6 +36,7 @@ from muster.schedulers.joint.sizes import (
     gains_from_type,
     is_elastic,
     keeps_size,
+    learns_as_it_grows,
     options_of,
     present_sizes,
     sizes_for_all,
@@ -108,12 +109,16 @@ class Joint(DraftAllocator):
         """Return the running jobs that may not be interrupted now.
 
         A job may have another size or another type of GPU once it has worked for as long as that costs it: it learns
-        its speed, and starts where there is room and not where it is fast.
+        its speed, and starts where there is room and not where it is fast. One that has to learn its speed before it
+        may grow further may change as soon as it has.
         """
         jobs, pinned = snapshot.jobs, snapshot.jobs.pinned
         if pinned.any():
             may_change = is_elastic(jobs) | gains_from_type(snapshot)
-            pinned &= ~may_change | (jobs.protected_for(_WORK_PER_CHANGE) > snapshot.now)
+            until = np.where(
+                learns_as_it_grows(snapshot), jobs.protected_for(0.0), jobs.protected_for(_WORK_PER_CHANGE)
+            )
+            pinned &= ~may_change | (until > snapshot.now)
         return pinned
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
