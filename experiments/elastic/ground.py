@@ -45,9 +45,9 @@ SIA_SETTINGS = (
 )
 """Workload, cluster and what may change: nothing, the number of GPUs, or also the batch."""
 FURTHER_SETTINGS = (
-    *((f"pollux-{number}", "homog", (RIGID, FIXED_BATCH)) for number in range(2, 9)),
+    *((f"pollux-{number}", "homog", (RIGID, FIXED_BATCH, ADAPTIVE)) for number in range(2, 9)),
     *(
-        (name, "het", (RIGID, FIXED_BATCH))
+        (name, "het", (RIGID, FIXED_BATCH, ADAPTIVE))
         for name in ("saturn-5", "saturn-6", "saturn-7", "philly-2", "philly-3")
     ),
 )

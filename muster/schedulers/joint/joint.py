@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
+from muster.cluster.portable_math import power
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
@@ -37,6 +38,7 @@ from muster.schedulers.joint.sizes import (
     has_types,
     is_elastic,
     keeps_size,
+    learns_as_it_grows,
     options_of,
     present_sizes,
     sizes_for_all,
@@ -54,6 +56,13 @@ _URGENT = 1000.0
 """How many times a job's progress counts whose turn has come, whatever it is worth."""
 _SCARCEST = 4.0
 """A resource of which the jobs want more than so many times all there is counts as no scarcer than that."""
+_SPEED_UP = 0.75
+"""The power of its GPUs that an elastic job's speed is taken to be, where its progress is worth something to others.
+
+Where all jobs follow such a law, the best shares are those of heSRPT (Berg, Vesilo and Harchol-Balter 2020). With
+c = 1 / (1 - power), a second of the work of a job with k elastic jobs not before it counts `(k^c - (k-1)^c)^(1/c)`,
+nearly in proportion to that power of k.
+"""
 _REACHED = 1e-9
 _TIMES_SIZED = 3
 """How often sizes are chosen: again where jobs have more machines than they need, which makes that size worth less."""
@@ -113,12 +122,16 @@ class Joint(DraftAllocator):
         """Return the running jobs that may not be interrupted now.
 
         A job may have another size or another type of GPU once it has worked for as long as that costs it: it learns
-        its speed, and starts where there is room and not where it is fast.
+        its speed, and starts where there is room and not where it is fast. One that has to learn its speed before it
+        may grow further may change as soon as it has.
         """
         jobs, pinned = snapshot.jobs, snapshot.jobs.pinned
         if pinned.any():
             may_change = is_elastic(jobs) | gains_from_type(snapshot)
-            pinned &= ~may_change | (jobs.protected_for(_WORK_PER_CHANGE) > snapshot.now)
+            until = np.where(
+                learns_as_it_grows(snapshot), jobs.protected_for(0.0), jobs.protected_for(_WORK_PER_CHANGE)
+            )
+            pinned &= ~may_change | (until > snapshot.now)
         return pinned
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
@@ -208,8 +221,9 @@ def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> 
 
     It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
     the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. Rigid
-    jobs that do not fit beside those before them count half of that. Running jobs that are not ranked keep their places
-    and count most.
+    jobs that do not fit beside those before them count half of that. An elastic job counts that times a power of the
+    part of the elastic jobs that are not before it: where it ends sooner, it and those have more GPUs sooner. Running
+    jobs that are not ranked keep their places and count most.
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = is_elastic(snapshot.jobs)
@@ -218,6 +232,8 @@ def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> 
     ahead[ranked] = np.cumsum(needed) - needed
     weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
     weight[~chosen & ~elastic] *= _NOT_CHOSEN
+    of_many = ranked[elastic[ranked]]
+    weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
     if urgent.any():
         weight[urgent] *= _URGENT
     return weight

@@ -48,6 +48,24 @@ def is_elastic(jobs: Jobs) -> Bools:
     return elastic
 
 
+def learns_as_it_grows(snapshot: Snapshot) -> Bools:
+    """Which running elastic jobs are believed to run on twice the GPUs that they hold, and not yet on four times."""
+    jobs, speeds, nodes = snapshot.jobs, snapshot.size_speeds, snapshot.ledger.books.nodes
+    grows = np.zeros(len(jobs), np.bool_)
+    if speeds is None:
+        return grows
+    held = np.rint(jobs.held_gpus).astype(np.int64)
+    rows = np.flatnonzero(is_elastic(jobs) & jobs.running & (4 * held <= jobs.max_gpus))
+    machine = nodes[int(np.argmax(nodes["gpus"]))]
+    gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
+    doubled, again = (
+        speeds.seconds_per_iteration(jobs.index[rows], gpus, -(-gpus // int(machine["gpus"])), gpu_type)
+        for gpus in (2 * held[rows], 4 * held[rows])
+    )
+    grows[rows] = np.isfinite(doubled) & np.isinf(again)
+    return grows
+
+
 def gains_from_type(snapshot: Snapshot) -> Bools:
     """Which jobs may have more than one type of GPU and are not known to be as fast on each of them."""
     jobs, types = snapshot.jobs, types_of(snapshot).tolist()
