@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from muster.simulation import Run
+from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, column, finishes, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, gang, small_cluster
 from tests.schedulers.test_joint import MODELS
@@ -113,3 +114,13 @@ def test_a_job_that_cannot_be_stopped_keeps_its_share() -> None:
     result = run(trace, nodes, "las+joint", models=MODELS, **ONE_RACK)
     held = result.record.allocations.filter(pl.col("job_id") == "0")
     assert (held["cpus"].min(), held["memory_gb"].min()) == (3.0, 5.0)
+
+
+@pytest.mark.parametrize(("order", "seed"), [("las", 10), ("las", 11), ("srtf", 8)])
+def test_a_gang_on_several_nodes_always_has_cores(order: str, seed: int) -> None:
+    """Where it may not be stopped and all others are placed again, these could take all that its nodes have."""
+    trace = generate(60, 2.5, (40, 40, 20), multi_gpu=True, seed=seed)
+    cluster = cluster_of(8, 8, 8, 8, racks=2)
+    result = run(trace, cluster, f"{order}+joint", network="physical", restart_cost_seconds=60.0)
+    assert column(result, "preemptions") != [0] * 60
+    assert result.record.allocations.filter(pl.col("cpus") <= 0).is_empty()

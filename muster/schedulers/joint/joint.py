@@ -172,7 +172,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     worths = [_worth(given, gangs, sizes, draft) for draft in drafts]
     may_run = np.flatnonzero(opened.movable | opened.fixed)
     if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
-        again = opened.copy()
+        again = _in_place(given, np.zeros(len(keeps), np.bool_))
         _place(given, gangs, again, order, np.zeros(len(worth.lost)))
         if (keeps & (again.first < 0)).any():
             drafts.append(_in_place(given, keeps & (again.first >= 0)))
@@ -184,7 +184,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
 
 
 def _in_place(given: AllocationInput, stay: Bools) -> PlacementDraft:
-    """Return a draft in which these running jobs have what they hold."""
+    """Return a draft in which these running jobs have what they hold, and so have those that may not be stopped."""
     books, index = given.snapshot.ledger.books, given.snapshot.jobs.index
     draft = given.opened.copy()
     keep_in_place(books, index, draft, stay)

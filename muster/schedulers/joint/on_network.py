@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.drafting import keep_in_place
+from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
@@ -40,11 +40,13 @@ def plans_on_network(
     starts = [(stays, worth.lost)]
     if snapshot.jobs.running[opened.movable].any():
         again = opened.copy()
+        keep_amounts(snapshot.ledger.books, snapshot.jobs.index, again)
         fill_all(again, gangs)
         starts.append((again, np.zeros(len(snapshot.jobs))))
         served = opened.copy()
         stay = given.chosen & keeps_size(given, gangs)
         keep_in_place(snapshot.ledger.books, snapshot.jobs.index, served, stay)
+        keep_amounts(snapshot.ledger.books, snapshot.jobs.index, served)
         fill_all(served, gangs)
         starts.append((served, worth.lost))
     large_first, drafts = _large_first(given, gangs, by_density), []
