@@ -20,6 +20,7 @@ from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.joint import joint
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.simulation import Run
+from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, column, finishes, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, gang, small_cluster
 from tests.schedulers.test_joint import MODELS
@@ -158,3 +159,13 @@ def test_drafts_that_run_others_are_made_if_one_may_win(seed: int, order: str) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joint, "plans_on_network", seen_beside_all)
         run(jobs_of(*rows), small_cluster(4, 4), f"{order}+joint", layers=layers, models=MODELS)
+
+
+@pytest.mark.parametrize(("order", "seed"), [("las", 10), ("las", 11), ("srtf", 8)])
+def test_a_gang_on_several_nodes_always_has_cores(order: str, seed: int) -> None:
+    """Where it may not be stopped and all others are placed again, these could take all that its nodes have."""
+    trace = generate(60, 2.5, (40, 40, 20), multi_gpu=True, seed=seed)
+    cluster = cluster_of(8, 8, 8, 8, racks=2)
+    result = run(trace, cluster, f"{order}+joint", network="physical", restart_cost_seconds=60.0)
+    assert column(result, "preemptions") != [0] * 60
+    assert result.record.allocations.filter(pl.col("cpus") <= 0).is_empty()

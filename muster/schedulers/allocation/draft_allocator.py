@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
@@ -28,6 +29,14 @@ class AllocationInput:
     """Whether the order stops running jobs for others."""
     notes: list[str] = field(default_factory=list)
     """What did not go as it should; the strategy adds to it."""
+
+    def keeping(self, stay: Bools) -> PlacementDraft:
+        """Return a draft in which these running jobs have what they hold, and so have the fixed ones."""
+        books, index = self.snapshot.ledger.books, self.snapshot.jobs.index
+        draft = self.opened.copy()
+        keep_in_place(books, index, draft, stay)
+        keep_amounts(books, index, draft)
+        return draft
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
+from muster.schedulers.allocation.drafting import keep_amounts
 from muster.schedulers.allocation.fair_share import FairShareAllocator, by_demand_descending
 from muster.schedulers.allocation.fair_share_core import place_missing
 from muster.schedulers.allocation.gangs import Gangs
@@ -46,9 +46,7 @@ class TunePlus(FairShareAllocator):
         worth = Worth(snapshot, gangs)
         served = by_demand_descending(opened, gangs, given.chosen)
         books, index = snapshot.ledger.books, snapshot.jobs.index
-        stays = opened.copy()
-        keep_in_place(books, index, stays, given.chosen)
-        keep_amounts(books, index, stays)
+        stays = given.keeping(given.chosen)
         drafts = [_as_they_are(gangs, stays, served)] if snapshot.resize_restarts else []
         place_newcomers(stays, gangs, served, ranked)
         drafts.append(stays)

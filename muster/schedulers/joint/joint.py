@@ -18,7 +18,6 @@ from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
-from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
 from muster.schedulers.allocation.fair_share_core import place_missing
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -174,7 +173,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
     most = worth.at_most(np.flatnonzero(opened.movable | opened.fixed), opened.gpus)
     keeps = keeps_size(given, gangs)
-    stays = _in_place(given, keeps)
+    stays = given.keeping(keeps)
     if len(gangs.forms.line):
         return plans_on_network(given, gangs, worth, most, stays, order)
     drafts = []
@@ -185,24 +184,15 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     _place(given, gangs, stays, order, worth.lost)
     worths = [worth.of(draft, as_placed(given, sizes, draft)) for draft in drafts]
     if max(worths) < most - _REACHED and snapshot.jobs.running[opened.movable].any():
-        again = opened.copy()
+        again = given.keeping(np.zeros(len(keeps), np.bool_))
         _place(given, gangs, again, order, np.zeros(len(worth.lost)))
         if (keeps & (again.first < 0)).any():
-            drafts.append(_in_place(given, keeps & (again.first >= 0)))
+            drafts.append(given.keeping(keeps & (again.first >= 0)))
             _place(given, gangs, drafts[-1], order, worth.lost)
             worths.append(worth.of(drafts[-1], as_placed(given, sizes, drafts[-1])))
         drafts.append(again)
         worths.append(worth.of(again, as_placed(given, sizes, again)))
     return list(zip(worths, drafts, strict=True))
-
-
-def _in_place(given: AllocationInput, stay: Bools) -> PlacementDraft:
-    """Return a draft in which these running jobs have what they hold."""
-    books, index = given.snapshot.ledger.books, given.snapshot.jobs.index
-    draft = given.opened.copy()
-    keep_in_place(books, index, draft, stay)
-    keep_amounts(books, index, draft)
-    return draft
 
 
 def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: Ints, lost: Floats) -> None:

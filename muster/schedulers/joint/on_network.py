@@ -11,7 +11,6 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.drafting import keep_in_place
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
@@ -43,9 +42,8 @@ def plans_on_network(
     if not snapshot.resize_restarts:
         fill_all(stays, gangs)
     if snapshot.jobs.running[given.opened.movable].any():
-        served, again = given.opened.copy(), given.opened.copy()
-        stay = given.chosen & keeps_size(given, gangs)
-        keep_in_place(snapshot.ledger.books, snapshot.jobs.index, served, stay)
+        served = given.keeping(given.chosen & keeps_size(given, gangs))
+        again = given.keeping(np.zeros(len(lost), np.bool_))
         fill_all(served, gangs)
         fill_all(again, gangs)
         ways = [(again, nothing, large_first), (again, nothing, by_density), (stays, lost, large_first)]
