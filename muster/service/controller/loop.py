@@ -146,6 +146,7 @@ class Controller:
             self._intake.take(view.submitted, view.requests)
             self._status.untaken = tuple(view.untaken)
             self._status.gpu_use = view.gpu_use
+            self._status.clocks = view.clocks
             if self._nodes.see(view.nodes, now):
                 self._planner.begin_again()
         if self._looked_at > -inf:

@@ -268,6 +268,8 @@ class EngineView:
     untaken: Sequence[UntakenJob] = ()
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of a node are, by its name; None where the driver does not answer. Empty: it is not known."""
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    """By how many seconds the clock of a machine is ahead of this one's, by its name; times here are this one's."""
 
 
 @dataclass(frozen=True)
