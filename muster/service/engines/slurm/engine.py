@@ -29,6 +29,7 @@ from typing import Any
 import structlog
 
 from muster.cluster import Cluster
+from muster.service.engines.clocks import Clocks
 from muster.service.engines.interface import (
     AdoptJob,
     CloseJob,
@@ -57,7 +58,7 @@ from muster.service.engines.slurm.records import Records, StartRecord, as_fields
 from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.requests import change
 from muster.service.engines.slurm.shape import requested, rewritten
-from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
+from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs, time_of_config
 from muster.service.engines.slurm.submitted import (
     OWN,
     Adopted,
@@ -81,6 +82,10 @@ _WRITERS = 16
 """Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
 """Between two looks at the nodes."""
+_CLOCK_SECONDS = 60.0
+"""Between two looks at slurmctld's clock."""
+_SLURMCTLD = "slurmctld"
+"""Whose clock all of Slurm's times are."""
 _ON_NODES = LIVING - {"PENDING"}
 _SECOND = 1.01
 """With what the clock of Slurm's whole seconds may be behind by."""
@@ -110,10 +115,11 @@ class SlurmEngine(ReadsRunFolders):
         self._rows: Mapping[int, SlurmJob] = {}
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
-        self._looked_at = float("-inf")
+        self._looked_at = self._clock_read_at = float("-inf")
+        self._clocks = Clocks()
         self._ended_at: dict[int, float] = {}
         """Unix seconds at which the last run of a job in Slurm was seen to have ended; of the last seconds only."""
-        self._passed_on = passed_on(commands.ask(["scontrol", "show", "config"]))
+        self._passed_on = passed_on(self._read_clock())
         self._look()
         self._look_at_nodes()
 
@@ -152,6 +158,8 @@ class SlurmEngine(ReadsRunFolders):
 
     def poll(self) -> EngineView:
         """Look at Slurm's jobs, and every two seconds at its nodes."""
+        if time.monotonic() - self._clock_read_at >= _CLOCK_SECONDS:
+            self._read_clock()
         self._look()
         now = time.time()
         self._ended_at = {job: at for job, at in self._ended_at.items() if now - at < _SECOND}
@@ -165,7 +173,27 @@ class SlurmEngine(ReadsRunFolders):
         requests = self._look_after_adopted()
         untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._moved()]
         untaken += self._by_themselves()
-        return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
+        return EngineView(
+            starts,
+            self._nodes,
+            [*submitted, *self._taken(submitted)],
+            requests,
+            untaken,
+            clocks=self._clocks.differences(),
+        )
+
+    def _read_clock(self) -> str:
+        """Note what time it is for slurmctld; return its configuration, which says so."""
+        asked = time.time()
+        config = self._commands.ask(["scontrol", "show", "config"])
+        if (shown := time_of_config(config)) is not None:
+            self._clocks.note(_SLURMCTLD, shown, asked, step=1.0)
+        self._clock_read_at = time.monotonic()
+        return config
+
+    def _here(self, moment: float) -> float:
+        """Return a time of Slurm by this machine's clock."""
+        return self._clocks.here(_SLURMCTLD, moment)
 
     def _of_another_muster(self) -> list[UntakenJob]:
         """Return the jobs that run with a mark that no start of this Muster has."""
@@ -229,7 +257,8 @@ class SlurmEngine(ReadsRunFolders):
                 self._end_restarted(record, row, now)
         elif row.state not in LIVING:
             how, status, message = outcome(row, record)
-            self._end(record, how, max(row.ended or now, record.launched), status, message)
+            ended = self._here(row.ended) if row.ended else now
+            self._end(record, how, max(ended, record.launched), status, message)
         elif record.began and (row.state == "PENDING" or row.started > record.began):
             self._end_forgotten(record, row, now)
         elif row.state != "PENDING":
@@ -279,7 +308,7 @@ class SlurmEngine(ReadsRunFolders):
     def _update_running(self, record: StartRecord, row: SlurmJob) -> None:
         # Until its nodes are up its start time may change.
         if not record.began and row.state != "CONFIGURING":
-            record.began = max(row.started, record.launched)
+            record.began = row.started
             if row.state == "RUNNING" and set(row.nodes) != set(record.nodes):
                 record.requeued = f"moved to {', '.join(row.nodes)} in Slurm, not by Muster"
             self._records.keep(record)
@@ -309,11 +338,12 @@ class SlurmEngine(ReadsRunFolders):
 
     def _observed(self, record: StartRecord) -> Observed:
         """Return a start as the controller sees it, with why Slurm does not begin it yet."""
+        began = max(self._here(record.began), record.launched)
         row = self._row(record) if record.lives else None
         if row is None or row.state != "PENDING":
-            return record.observed("", place_taken=False)
+            return record.observed(began)
         reason = row.reason or "Slurm has not looked at it yet"
-        return record.observed(waiting_words(reason), place_taken=reason.startswith(_PLACE_TAKEN))
+        return record.observed(began, waiting_words(reason), place_taken=reason.startswith(_PLACE_TAKEN))
 
     def _note_gpu_ids(self) -> None:
         """Note the GPUs that Slurm has chosen for starts that have just begun: one process for all of them."""
@@ -459,7 +489,9 @@ class SlurmEngine(ReadsRunFolders):
 
     def _rewriting_lines(self, record: StartRecord, tasks_per_node: int) -> list[str]:
         row = self._rows[record.slurm_job]
-        line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node)
+        # By scontrol's own clock: where that is ahead, it would put off, again and again, what can begin earlier.
+        begins = row.state != "PENDING" or row.started > time.time()
+        line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node, begins=begins)
         if row.held:
             return [line]
         # Released already where an order to release it was carried out late: then it is withdrawn first.

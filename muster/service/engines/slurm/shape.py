@@ -9,12 +9,17 @@ _MIB_PER_GB = 1e9 / 1024**2
 
 
 def rewritten(
-    slurm_job: int, allocations: Sequence[Mapping[str, Any]], gpu_type: str, tasks_per_node: int = 1
+    slurm_job: int,
+    allocations: Sequence[Mapping[str, Any]],
+    gpu_type: str,
+    tasks_per_node: int,
+    *,
+    begins: bool,
 ) -> str:
     """Return scontrol's line that gives a held job its nodes, GPUs, CPUs and memory.
 
     All nodes have the same amounts. Requests of GPUs by job or by task would contradict those by node, so they are
-    cleared. A job that was requeued would wait two minutes without a start time.
+    cleared. A job that was requeued would wait two minutes if it does not begin now.
     """
     gpus, cpus, memory = _of_each_node(allocations)
     nodes = len(allocations)
@@ -29,8 +34,7 @@ def rewritten(
         "TresPerJob": "",
         "TresPerTask": "",
         "TresPerNode": _gres(gpus, gpu_type),
-        "StartTime": "now",
-    }
+    } | ({"StartTime": "now"} if begins else {})
     return f"update jobid={slurm_job} " + " ".join(f"{name}={value}" for name, value in fields.items())
 
 

@@ -48,6 +48,7 @@ _COLUMNS = (
     "WorkDir",
     "Comment",
 )
+_CONFIG = re.compile(r"Configuration data as of (\d+)")
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
@@ -93,7 +94,7 @@ class SlurmJob:
 
     @property
     def started(self) -> float:
-        """Unix seconds; 0: not yet."""
+        """Unix seconds; 0: not yet. Of a job that waits: before which it does not begin, if that is later than now."""
         return float(self.values["StartTime"] or 0)
 
     @property
@@ -142,6 +143,12 @@ def read_details(commands: SlurmCommands) -> dict[int, dict[str, list[int]]]:
     printed = commands.ask(["scontrol", "--oneliner", "--details", "show", "job"])
     _, *parts = _JOB.split(printed)  # Not by lines: a job's name may hold newlines.
     return {int(number): _gpu_ids(text) for number, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def time_of_config(printed: str) -> float | None:
+    """Return the second in which slurmctld has answered `scontrol show config`; None if it does not say so."""
+    found = _CONFIG.match(printed)
+    return float(found[1]) if found else None
 
 
 def _gpu_ids(text: str) -> dict[str, list[int]]:
