@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import signal
@@ -290,6 +291,23 @@ class TestSlurmEngine(EngineConformance):
         case.kill(1)
         assert case.end(1).ended is Exit.STOPPED
         assert not case.engine.poll().untaken
+
+    def test_a_signal_before_the_first_task_ends_no_srun(
+        self, case: SlurmCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """srun would kill its tasks at once, and the job would count as killed."""
+        tmp_path.chmod(0o755)
+        late = tmp_path / "srun"
+        waits = f"trap 'touch {tmp_path}/signalled' TERM\nuntil [ -e {tmp_path}/go ]; do sleep 0.1; done"
+        late.write_text(f'#!/bin/sh\n{waits}\nexec {shutil.which("srun")} "$@"\n')
+        late.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        case.signal(1, 1)
+        (tmp_path / "go").touch()
+        assert case.end(1).ended is Exit.STOPPED
+        assert not (tmp_path / "signalled").exists()
 
     def test_the_cpus_of_a_running_job_are_not_changed(self, case: SlurmCase) -> None:
         """The controller never asks for it; an engine that did nothing would leave its books wrong."""

@@ -618,12 +618,17 @@ class SlurmEngine(ReadsRunFolders):
             self._signal(record, notice.stop_signal)
 
     def _signal(self, record: StartRecord, name: str) -> None:
-        """Send a signal to every task of a start, once; noted before, so that none gets it twice."""
+        """Send a signal to every task of a start, once; noted before, so that none gets it twice.
+
+        Muster's own script is srun, which a signal would have kill its tasks. A start without tasks yet finds the stop
+        file.
+        """
         if name in record.sent:
             return
         record.sent.append(name)
         self._records.keep(record)
-        batch = [] if self._has_steps(record) else ["--batch"]
+        is_adopted = any(one.job == record.job for one in self._adopted)
+        batch = ["--batch"] if is_adopted and not self._has_steps(record) else []
         self._scancel(record, f"--signal={name.removeprefix('SIG')}", *batch)
 
     def _has_steps(self, record: StartRecord) -> bool:
