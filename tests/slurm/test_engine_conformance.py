@@ -292,6 +292,21 @@ class TestSlurmEngine(EngineConformance):
         assert case.end(1).ended is Exit.STOPPED
         assert not case.engine.poll().untaken
 
+    def test_a_start_in_another_partition_is_no_lost_one(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """An administrator moves it while it waits. A second job for it would run beside it."""
+        slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        case.launch(1)
+        case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+        number = case.slurm_job().number
+        slurm.run("scontrol", "update", f"jobid={number}", "Partition=other")
+        assert case.observed(1).ended is None
+        slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        case.kill(1)
+        assert case.end(1).ended is Exit.STOPPED
+        slurm.run("scontrol", "delete", "PartitionName=other")
+
     def test_a_signal_before_the_first_task_ends_no_srun(
         self, case: SlurmCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

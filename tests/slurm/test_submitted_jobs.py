@@ -207,6 +207,24 @@ def test_a_job_that_may_not_be_requeued_runs_on_by_itself(site: SubmittingSite) 
         assert not site.notices()
 
 
+def test_a_job_in_another_partition_comes_back_to_start(site: SubmittingSite) -> None:
+    """An administrator puts it there while it is held. It is Muster's as before."""
+    site.slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
+    with site.serves():
+        number = site.sbatch("--gres=gpu:1", "--mem=1G", "--comment=muster:")
+        (job,) = site.taken()
+        trains(site, job)
+        site.muster("hold", job)
+        site.wait(job, state="held")
+        wait_for(lambda: site.state(number) == "PENDING", lambda: site.shown(number))
+    site.slurm.run("scontrol", "update", f"jobid={number}", "Partition=other")
+    with site.serves():
+        site.muster("release", job)
+        assert site.wait(job, state="completed")["starts"] == 2
+        assert " Partition=train " in site.shown(number)
+    site.slurm.run("scontrol", "delete", "PartitionName=other")
+
+
 def test_a_cancelled_job_leaves_slurm(site: SubmittingSite) -> None:
     with site.serves():
         number = site.sbatch("--gres=gpu:8", "--nodes=2", "--mem=1G", "--comment=muster:")

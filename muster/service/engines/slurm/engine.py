@@ -58,7 +58,13 @@ from muster.service.engines.slurm.records import Records, StartRecord, as_fields
 from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.requests import change
 from muster.service.engines.slurm.shape import requested, rewritten
-from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs, time_of_config
+from muster.service.engines.slurm.status import (
+    SlurmJob,
+    read_details,
+    read_jobs,
+    read_numbered,
+    time_of_config,
+)
 from muster.service.engines.slurm.submitted import (
     OWN,
     Adopted,
@@ -234,6 +240,7 @@ class SlurmEngine(ReadsRunFolders):
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
         before = self._rows
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
+        self._rows |= self._elsewhere()
         now = time.time()
         for number in before.keys() & self._rows.keys():
             if self._rows[number].run != before[number].run and self._rows[number].state not in _ON_NODES:
@@ -241,6 +248,13 @@ class SlurmEngine(ReadsRunFolders):
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
+
+    def _elsewhere(self) -> dict[int, SlurmJob]:
+        """Return the jobs of starts and owners that are in another partition by now, or forgotten by Slurm if not."""
+        comments = {record.slurm_job: record.comment for record in self._records if record.lives}
+        comments |= {one.slurm_job: one.comment for one in self._adopted}
+        found = read_numbered(self._commands, comments.keys() - self._rows.keys() - {0})
+        return {row.number: row for row in found if row.comment == comments[row.number]}
 
     def _row(self, record: StartRecord) -> SlurmJob | None:
         """Return the job of a start; None if Slurm has forgotten it, or has given its number to another."""
@@ -492,6 +506,8 @@ class SlurmEngine(ReadsRunFolders):
         # By scontrol's own clock: where that is ahead, it would put off, again and again, what can begin earlier.
         begins = row.state != "PENDING" or row.started > time.time()
         line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node, begins=begins)
+        if self._partition not in row.values["Partition"].split(","):
+            line += f" Partition={self._partition}"
         if row.held:
             return [line]
         # Released already where an order to release it was carried out late: then it is withdrawn first.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -17,6 +17,7 @@ _WIDTHS = {"NodeList": 4096, "Name": 1024, "Command": 4096, "WorkDir": 4096, "Co
 _COLUMNS = (
     "JobID",
     "JobArrayID",
+    "Partition",
     "State",
     "Reason",
     "SubmitTime",
@@ -51,6 +52,8 @@ _COLUMNS = (
 _CONFIG = re.compile(r"Configuration data as of (\d+)")
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+_UNKNOWN = "Invalid job id"
+"""What squeue says where it knows none of the jobs that are asked for."""
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 
 
@@ -133,8 +136,24 @@ class SlurmJob:
 
 def read_jobs(commands: SlurmCommands, partition: str) -> list[SlurmJob]:
     """Return all jobs of a partition that Slurm still knows, by number: one process."""
+    return _read(commands, f"--partition={partition}")
+
+
+def read_numbered(commands: SlurmCommands, numbers: Collection[int]) -> list[SlurmJob]:
+    """Return the jobs of these numbers that Slurm still knows, whatever their partition; a process if there are any."""
+    if not numbers:
+        return []
+    try:
+        return _read(commands, f"--jobs={','.join(map(str, sorted(numbers)))}")
+    except SlurmError as error:
+        if _UNKNOWN in str(error):
+            return []
+        raise
+
+
+def _read(commands: SlurmCommands, which: str) -> list[SlurmJob]:
     form = ",".join(f"{column}:{_WIDTHS.get(column, _WIDTH)}{_SEPARATOR}" for column in _COLUMNS)
-    asked = ["squeue", "--noheader", "--all", "--states=all", f"--partition={partition}", f"--Format={form}"]
+    asked = ["squeue", "--noheader", "--all", "--states=all", which, f"--Format={form}"]
     return sorted(map(_job, _rows(commands.ask_bytes(asked))), key=lambda job: job.number)
 
 
