@@ -56,7 +56,7 @@ def test_gpus_of_a_job_whose_name_has_a_newline_are_read(
 ) -> None:
     number = submit(slurm, "--gpus=2", "--job-name=a\nb")
     wait_for(lambda: job(commands, number).state != "PENDING", lambda: "it does not start")
-    assert [len(ids) for ids in read_details(commands)[number].values()] == [2]
+    assert [len(here.gpu_ids) for here in read_details(commands)[number].values()] == [2]
 
 
 def test_an_array_not_split_off_yet_is_not_whole(slurm: SlurmCluster, commands: SlurmCommands) -> None:

@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,53 @@ class TestSlurmEngine(EngineConformance):
         case.kill(1)
         assert case.end(1).ended is Exit.STOPPED
         slurm.run("scontrol", "delete", "PartitionName=other")
+
+    def changed_while_it_waits(self, case: SlurmCase, slurm: SlurmCluster, *settings: str) -> None:
+        """Launch a start; an administrator changes its job before it begins."""
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            slurm.run("scontrol", "update", f"jobid={case.slurm_job().number}", *settings)
+        finally:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+
+    def test_amounts_that_an_administrator_changes_are_reported(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """They are the job's own, not held by others. The next start has what Muster gives it."""
+        settings = ("CPUsPerTask=3", "NumCPUs=3", "MinCPUsNode=3", "MinMemoryNode=2000")
+        self.changed_while_it_waits(case, slurm, *settings)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        case.reopen()
+        (held,) = case.observed(1).allocations or ()
+        assert (held.node, len(held.gpu_ids), held.cpus, held.memory_gb) == ("node2", 1, 3.0, 2.097152)
+        assert [node.others for node in case.engine.poll().nodes] == [None, None]
+        case.kill(1)
+        case.end(1)
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        (held,) = case.observed(1, epoch=2).allocations or ()
+        assert (held.cpus, held.memory_gb) == (1.0, 1.0)
+
+    def test_other_gpus_than_given_are_a_lost_start(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """They are not in the plan; the next start has those that are."""
+        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:v100:3")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "given 3 GPUs in Slurm, not by Muster")
+
+    def test_a_gang_that_loses_a_node_is_lost(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """An administrator makes a running job smaller; srun ends its tasks there."""
+        launch = case.launch_of(1, 1, Work.ENDLESS)
+        (here,) = launch.allocations
+        case.send(replace(launch, allocations=(replace(here, node="node1"), here), ranks=(1, 1)))
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        number = case.slurm_job().number
+        steps = ("squeue", "--noheader", "--steps", f"--jobs={number}")
+        case.until(lambda: f"{number}.0 " in slurm.run(*steps), "its tasks")
+        slurm.run("scontrol", "update", f"jobid={number}", "NumNodes=1")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "left with node1 in Slurm, not by Muster")
 
     def test_a_signal_before_the_first_task_ends_no_srun(
         self, case: SlurmCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

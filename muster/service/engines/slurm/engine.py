@@ -57,7 +57,7 @@ from muster.service.engines.slurm.outcome import LIVING, outcome
 from muster.service.engines.slurm.records import Records, StartRecord, as_fields
 from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.requests import change
-from muster.service.engines.slurm.shape import requested, rewritten
+from muster.service.engines.slurm.shape import has_other_amounts, requested, rewritten
 from muster.service.engines.slurm.status import (
     SlurmJob,
     read_details,
@@ -93,6 +93,7 @@ _CLOCK_SECONDS = 60.0
 _SLURMCTLD = "slurmctld"
 """Whose clock all of Slurm's times are."""
 _ON_NODES = LIVING - {"PENDING"}
+_GB_PER_MIB = 1024**2 / 1e9
 _SECOND = 1.01
 """With what the clock of Slurm's whole seconds may be behind by."""
 
@@ -172,7 +173,7 @@ class SlurmEngine(ReadsRunFolders):
         for record in list(self._records):
             if record.lives:
                 self._update(record, now)
-        self._note_gpu_ids()
+        self._note_held()
         starts = [self._observed(record) for record in self._records]
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
@@ -271,6 +272,8 @@ class SlurmEngine(ReadsRunFolders):
                 self._end_restarted(record, row, now)
         elif row.state not in LIVING:
             how, status, message = outcome(row, record)
+            if how in (Exit.FAILED, Exit.KILLED) and set(row.nodes) < set(record.nodes):
+                how, message = Exit.LOST, _other_nodes(row, record)
             ended = self._here(row.ended) if row.ended else now
             self._end(record, how, max(ended, record.launched), status, message)
         elif record.began and (row.state == "PENDING" or row.started > record.began):
@@ -323,8 +326,10 @@ class SlurmEngine(ReadsRunFolders):
         # Until its nodes are up its start time may change.
         if not record.began and row.state != "CONFIGURING":
             record.began = row.started
-            if row.state == "RUNNING" and set(row.nodes) != set(record.nodes):
-                record.requeued = f"moved to {', '.join(row.nodes)} in Slurm, not by Muster"
+            self._records.keep(record)
+        other = _other_nodes(row, record)
+        if other and row.state == "RUNNING" and row.values["Requeue"] == "1" and not record.requeued:
+            record.requeued = other
             self._records.keep(record)
         # At every poll until it is no longer there: an order may get no answer.
         if record.requeued and row.state == "RUNNING" and not self._take_back(row):
@@ -359,22 +364,31 @@ class SlurmEngine(ReadsRunFolders):
         reason = row.reason or "Slurm has not looked at it yet"
         return record.observed(began, waiting_words(reason), place_taken=reason.startswith(_PLACE_TAKEN))
 
-    def _note_gpu_ids(self) -> None:
-        """Note the GPUs that Slurm has chosen for starts that have just begun: one process for all of them."""
+    def _note_held(self) -> None:
+        """Note what Slurm has given starts that have just begun: one process for all of them."""
         new = [record for record in self._records if record.lives and record.began and not record.gpu_ids]
         if not new:
             return
         details = read_details(self._commands)
         for record in new:
-            chosen = details.get(record.slurm_job, {})
-            record.gpu_ids = {name: chosen.get(name, []) for name in record.nodes}
+            held, row = details.get(record.slurm_job, {}), self._row(record)
+            record.gpu_ids = {name: held[name].gpu_ids if name in held else [] for name in record.nodes}
+            if row is not None and has_other_amounts(row, record.allocations):
+                record.amounts = {
+                    name: {"cpus": float(here.cpus), "memory_gb": round(here.memory_mib * _GB_PER_MIB, 6)}
+                    for name, here in held.items()
+                }
+            gpus = [len(here["gpu_ids"]) for here in record.allocations]
+            found = [len(ids) for ids in record.gpu_ids.values()]
+            if found != gpus and all(found):  # No GPUs are shown of one that has just ended.
+                record.requeued = f"given {sum(found)} GPUs in Slurm, not by Muster"
             self._records.keep(record)
 
     def _look_at_nodes(self) -> None:
         if time.monotonic() - self._looked_at < _NODES_SECONDS:
             return
         printed = self._commands.ask(["scontrol", "--oneliner", "--details", "show", "node"])
-        ours = [record.given for record in self._records if record.lives and record.began]
+        ours = [record.held for record in self._records if record.lives and record.began]
         self._nodes = engine_nodes(printed, self._cluster, ours)
         self._addresses = addresses(printed)
         self._looked_at = time.monotonic()
@@ -701,6 +715,13 @@ def _comment(launch: Launch) -> str:
 def _holding(row: SlurmJob) -> str:
     """Return scontrol's line that holds a job, whatever it does by now."""
     return f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}"
+
+
+def _other_nodes(row: SlurmJob, record: StartRecord) -> str:
+    """Return what others have done to the nodes of a start; "" where it has those that it was given."""
+    now, given = set(row.nodes), set(record.nodes)
+    what = "left with" if now < given else "moved to"
+    return f"{what} {', '.join(row.nodes)} in Slurm, not by Muster" if now != given else ""
 
 
 def _untaken(row: SlurmJob, words: str) -> UntakenJob:

@@ -45,6 +45,8 @@ class StartRecord:
     """Unix seconds of its first process, by the clock of Slurm; 0: none yet."""
     gpu_ids: dict[str, list[int]] = field(default_factory=dict)
     """The GPUs that Slurm chose, by node."""
+    amounts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """CPUs and memory that it has instead of what it was given, by node."""
     end: dict[str, Any] | None = None
 
     @property
@@ -83,16 +85,19 @@ class StartRecord:
         )
 
     @property
-    def given(self) -> tuple[NodeAllocation[str], ...]:
-        """What it was given."""
-        return tuple(_allocation(here) for here in self.allocations)
+    def held(self) -> tuple[NodeAllocation[str], ...]:
+        """What it has; while that is not known, what it was given."""
+        return self._real() or tuple(_allocation(here) for here in self.allocations)
 
     def _real(self) -> tuple[NodeAllocation[str], ...] | None:
         """Return what it has, with the GPUs that Slurm chose; None while they are not known."""
         if not self.gpu_ids:
             return None
-        chosen = ({**here, "gpu_ids": self.gpu_ids.get(here["node"], [])} for here in self.allocations)
-        return tuple(_allocation(here) for here in chosen)
+        return tuple(
+            _allocation({**here, **self.amounts.get(name, {}), "gpu_ids": self.gpu_ids.get(name, [])})
+            for here in self.allocations
+            for name in [here["node"]]
+        )
 
 
 class Records:

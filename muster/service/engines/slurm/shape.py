@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muster.service.engines.slurm.status import SlurmJob, mib
+
 _MIB_PER_GB = 1e9 / 1024**2
 
 
@@ -50,6 +52,17 @@ def requested(allocations: Sequence[Mapping[str, Any]], gpu_type: str) -> list[s
         f"--mem={memory}M",
     ]
     return [*options, f"--gres={_gres(gpus, gpu_type).removeprefix('gres:')}"] if gpus else options
+
+
+def has_other_amounts(row: SlurmJob, allocations: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a job requests other CPUs or memory on its nodes than `rewritten` and `requested` do for it.
+
+    What it gets may also differ because Slurm gives whole cores.
+    """
+    _, cpus, memory = _of_each_node(allocations)
+    tasks = max(int(row.values["NumTasks"] or 0) // len(allocations), 1)
+    requested_cpus = int(row.values["cpus-per-task"] or 0)
+    return requested_cpus != max(cpus // tasks, 1) or mib(row.values["MinMemory"]) != memory
 
 
 def _of_each_node(allocations: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:

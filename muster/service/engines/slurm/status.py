@@ -51,7 +51,8 @@ _COLUMNS = (
 )
 _CONFIG = re.compile(r"Configuration data as of (\d+)")
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
-_ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+_ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _UNKNOWN = "Invalid job id"
 """What squeue says where it knows none of the jobs that are asked for."""
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
@@ -157,11 +158,26 @@ def _read(commands: SlurmCommands, which: str) -> list[SlurmJob]:
     return sorted(map(_job, _rows(commands.ask_bytes(asked))), key=lambda job: job.number)
 
 
-def read_details(commands: SlurmCommands) -> dict[int, dict[str, list[int]]]:
-    """Return the GPUs that Slurm has chosen, by job and node: one process for all jobs."""
+@dataclass(frozen=True)
+class HeldOnNode:
+    """What Slurm has given a job on one node."""
+
+    gpu_ids: list[int]
+    cpus: int
+    memory_mib: int
+
+
+def read_details(commands: SlurmCommands) -> dict[int, dict[str, HeldOnNode]]:
+    """Return what Slurm has given jobs, by job and node: one process for all jobs."""
     printed = commands.ask(["scontrol", "--oneliner", "--details", "show", "job"])
     _, *parts = _JOB.split(printed)  # Not by lines: a job's name may hold newlines.
-    return {int(number): _gpu_ids(text) for number, text in zip(parts[::2], parts[1::2], strict=True)}
+    return {int(number): _held(text) for number, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def mib(text: str) -> float:
+    """Return an amount of memory that Slurm prints, as 125000M or 4G."""
+    found = re.match(r"([\d.]+)([KMGT]?)", text)
+    return float(found[1]) * _MIB[found[2] or "M"] if found else 0.0
 
 
 def time_of_config(printed: str) -> float | None:
@@ -170,12 +186,16 @@ def time_of_config(printed: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def _gpu_ids(text: str) -> dict[str, list[int]]:
-    chosen: dict[str, list[int]] = {}
-    for nodes, ids in _ON_NODES.findall(text):
-        numbers = [int(number) for number in expand_hosts(f"[{ids}]")] if ids else []
-        chosen |= dict.fromkeys(expand_hosts(nodes), numbers)
-    return chosen
+def _held(text: str) -> dict[str, HeldOnNode]:
+    found: dict[str, HeldOnNode] = {}
+    for nodes, cpus, memory, gpus in _ON_NODES.findall(text):
+        here = HeldOnNode(_numbers(gpus), len(_numbers(cpus)), int(memory))
+        found |= dict.fromkeys(expand_hosts(nodes), here)
+    return found
+
+
+def _numbers(ranges: str) -> list[int]:
+    return [int(number) for number in expand_hosts(f"[{ranges}]")] if ranges else []
 
 
 def _rows(printed: bytes) -> Iterator[list[str]]:
