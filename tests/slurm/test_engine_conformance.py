@@ -104,16 +104,19 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert case.observed(1, epoch=2).ended is None
 
-    def test_no_start_is_released_in_the_second_of_an_end(self, case: SlurmCase) -> None:
+    @pytest.mark.parametrize("is_new", [False, True], ids=["same daemon", "new daemon"])
+    def test_no_start_is_released_in_the_second_of_an_end(self, case: SlurmCase, is_new: bool) -> None:
         """slurmd refuses a job that slurmctld begins in the second in which it has ended the job's last run."""
         case.launch(1)
         case.until(lambda: not case.observed(1).pending, "its first process")
         case.until(lambda: time.time() % 1.0 < 0.1, "a second's beginning")
         case.kill(1)
         case.end(1)
-        ended = int(time.time())
+        ended = case.slurm_job().ended
+        if is_new:
+            case.reopen()
         case.launch(1, epoch=2)
-        assert int(time.time()) > ended
+        assert time.time() >= ended + 1.0
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert case.observed(1, epoch=2).ended is None
 
@@ -307,6 +310,19 @@ class TestSlurmEngine(EngineConformance):
         case.kill(1)
         assert case.end(1).ended is Exit.STOPPED
         slurm.run("scontrol", "delete", "PartitionName=other")
+
+    def test_a_run_that_its_owner_ends_is_as_long_as_in_slurm(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """Also where no daemon looks for seconds."""
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        slurm.run("scontrol", "requeuehold", str(case.slurm_job().number))
+        case.until(lambda: case.slurm_job().held, "that it is held")
+        held = time.time()
+        case.until(lambda: time.time() > held + 3.0, "seconds without a look")
+        case.reopen()
+        assert case.end(1).since <= held + 1.0
 
     def changed_while_it_waits(self, case: SlurmCase, slurm: SlurmCluster, *settings: str) -> None:
         """Launch a start; an administrator changes its job before it begins."""

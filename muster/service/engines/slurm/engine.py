@@ -22,7 +22,6 @@ import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +123,6 @@ class SlurmEngine(ReadsRunFolders):
         self._addresses: Mapping[str, str] = {}
         self._looked_at = self._clock_read_at = float("-inf")
         self._clocks = Clocks()
-        self._ended_at: dict[int, float] = {}
-        """Unix seconds at which the last run of a job in Slurm was seen to have ended; of the last seconds only."""
         self._passed_on = passed_on(self._read_clock())
         self._look()
         self._look_at_nodes()
@@ -169,7 +166,6 @@ class SlurmEngine(ReadsRunFolders):
             self._read_clock()
         self._look()
         now = time.time()
-        self._ended_at = {job: at for job, at in self._ended_at.items() if now - at < _SECOND}
         for record in list(self._records):
             if record.lives:
                 self._update(record, now)
@@ -239,13 +235,8 @@ class SlurmEngine(ReadsRunFolders):
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
-        before = self._rows
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
         self._rows |= self._elsewhere()
-        now = time.time()
-        for number in before.keys() & self._rows.keys():
-            if self._rows[number].run != before[number].run and self._rows[number].state not in _ON_NODES:
-                self._ended_at[number] = now
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
@@ -290,19 +281,20 @@ class SlurmEngine(ReadsRunFolders):
         if row.restarts < record.restarts or record.forgotten:
             self._end(record, Exit.LOST, now, None, _FORGOTTEN)
             return
+        ended = min(max(self._here(row.last_end), record.launched), now) if row.last_end else now
         if row.launch_failed:
-            self._end(record, Exit.LOST, now, None, "Slurm could not launch it")
+            self._end(record, Exit.LOST, ended, None, "Slurm could not launch it")
             return
         if row.held and not record.requeued:
             # It may be the hold by which Muster took the start back while it waited.
             record.held_by_owner = not record.stopping
             by = "" if record.stopping else ", not by Muster"
-            self._end(record, Exit.STOPPED, now, None, f"requeued and held in Slurm{by}")
+            self._end(record, Exit.STOPPED, ended, None, f"requeued and held in Slurm{by}")
             return
         record.requeued = record.requeued or _NOT_BY_MUSTER
         self._records.keep(record)
         if row.held or not self._take_back(row):
-            self._end(record, Exit.LOST, now, None, record.requeued)
+            self._end(record, Exit.LOST, ended, None, record.requeued)
 
     def _end_forgotten(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start of which slurmctld knew nothing after its restart, so that it began the job again, or will.
@@ -460,12 +452,13 @@ class SlurmEngine(ReadsRunFolders):
         return _together(self._note_release, ends)
 
     def _let_second_pass(self, records: Sequence[StartRecord]) -> None:
-        """Wait for the end of the second in which the last of these jobs' runs was seen to have ended.
+        """Wait for the end of the second in which the last of these jobs' runs has ended.
 
         slurmd takes what slurmctld begins in that second for the run that has ended, and refuses it.
         """
-        ended = max((self._ended_at.get(record.slurm_job, 0.0) for record in records), default=0.0)
-        time.sleep(min(max(floor(ended) + _SECOND - time.time(), 0.0), _SECOND))
+        ended = max((self._rows[record.slurm_job].last_end for record in records), default=0.0)
+        # A requeue may count as submitted in the second after it.
+        time.sleep(min(max(self._here(ended + _SECOND) - time.time(), 0.0), 2.0 * _SECOND))
 
     def _note_release(self, record: StartRecord, message: str) -> None:
         """Note that Slurm has taken a start; the error if it has not."""

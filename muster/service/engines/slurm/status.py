@@ -92,11 +92,6 @@ class SlurmJob:
         return int(self.values["RestartCnt"] or 0)
 
     @property
-    def run(self) -> tuple[str, int]:
-        """What changes with the beginning and the end of a run."""
-        return self.state, self.restarts
-
-    @property
     def started(self) -> float:
         """Unix seconds; 0: not yet. Of a job that waits: before which it does not begin, if that is later than now."""
         return float(self.values["StartTime"] or 0)
@@ -105,6 +100,13 @@ class SlurmJob:
     def ended(self) -> float:
         """Unix seconds; 0: not yet."""
         return float(self.values["EndTime"] or 0)
+
+    @property
+    def last_end(self) -> float:
+        """Unix seconds of the end of its last run, for a job with no run now; a requeue submits it then. 0: none."""
+        if self.state != "PENDING":
+            return self.ended
+        return self.submitted if self.restarts else 0.0
 
     @property
     def nodes(self) -> list[str]:
