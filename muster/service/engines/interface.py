@@ -266,6 +266,8 @@ class EngineView:
     submitted: Sequence[SubmittedJob] = ()
     requests: Sequence[OwnerRequest] = ()
     untaken: Sequence[UntakenJob] = ()
+    ended_alone: Sequence[Observed] = ()
+    """How jobs of `submitted` ended that the engine ran without a start of ours (epoch 0), until they are closed."""
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of a node are, by its name; None where the driver does not answer. Empty: it is not known."""
     clocks: Mapping[str, float] = field(default_factory=dict)
