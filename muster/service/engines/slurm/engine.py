@@ -22,6 +22,7 @@ import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,7 @@ class SlurmEngine(ReadsRunFolders):
             [*submitted, *self._taken(submitted)],
             requests,
             untaken,
+            self._ended_alone(),
             clocks=self._clocks.differences(),
         )
 
@@ -231,6 +233,21 @@ class SlurmEngine(ReadsRunFolders):
             for one, row in found
             if row is not None and row.state in _ON_NODES and row.values["Requeue"] != "1"
             if self._records.living(one.job) is None
+        ]
+
+    def _ended_alone(self) -> list[Observed]:
+        """Return how adopted jobs ended whose last run their owners have released."""
+        found = ((one, self._adopted_row(one.key)) for one in self._adopted)
+        ends = [
+            (one, row, *outcome(row, StartRecord(one.job, 0, one.comment, [], launched=0.0)))
+            for one, row in found
+            if row is not None and row.state not in LIVING and row.restarts != one.last_run
+            if self._records.living(one.job) is None and row.state != "CANCELLED"
+        ]
+        return [
+            Observed(one.job, 0, how, self._here(row.ended), status, _alone(message))
+            for one, row, how, status, message in ends
+            if how in (Exit.COMPLETED, Exit.FAILED, Exit.KILLED)
         ]
 
     def _look(self) -> None:
@@ -429,6 +446,8 @@ class SlurmEngine(ReadsRunFolders):
         """Put a start and its files on disk."""
         self._records.keep(record)
         if launch.key:
+            if (adopted := self._adopted.get(launch.key)) is not None:
+                self._adopted.keep(replace(adopted, last_run=record.restarts))
             write_submitted_start(launch, record.slurm_job, record.restarts)
         else:
             write_start(launch, self._addresses, self._passed_on)
@@ -708,6 +727,11 @@ def _comment(launch: Launch) -> str:
 def _holding(row: SlurmJob) -> str:
     """Return scontrol's line that holds a job, whatever it does by now."""
     return f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}"
+
+
+def _alone(message: str) -> str:
+    """Return the message of an end to which Muster has not come."""
+    return f"released in Slurm by its owner; {message or 'it ended there'}"
 
 
 def _other_nodes(row: SlurmJob, record: StartRecord) -> str:
