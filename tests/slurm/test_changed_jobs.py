@@ -53,3 +53,15 @@ def test_what_a_changed_job_has_is_on_record(site: Site) -> None:
         (held,) = site.wait(job, phase="running")["holds"]
         assert held["cpus"] == 6.0
         assert site.wait(job, state="completed")["starts"] == 2
+
+
+def test_a_job_that_is_cancelled_before_it_begins_leaves_slurm(site: Site) -> None:
+    """An administrator holds it there; Muster has submitted it itself."""
+    before = set(site.slurm_numbers())
+    with site.serves():
+        job = changed_while_it_waits(site, "Priority=0")
+        (number,) = set(site.slurm_numbers()) - before
+        site.muster("cancel", job)
+        site.wait(job, state="cancelled")
+        shown = ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T")
+        wait_for(lambda: site.slurm.run(*shown).strip() == "CANCELLED", lambda: site.slurm.run(*shown))

@@ -47,6 +47,9 @@ class Intake:
                 self._jobs.commands += self._commands.about_job(AdoptJob(one.key, job))
             elif job not in self._jobs.rows and job <= self._jobs.newest:
                 self._close(one.key, job)
+        for kept in view.kept:
+            if kept.job not in self._jobs.rows and kept.job <= self._jobs.newest:
+                self._close(kept.whose, kept.job)
         for end in view.ended_alone:
             self._ended_alone(end, now)
         for request in view.requests:
@@ -64,7 +67,7 @@ class Intake:
 
     def _close(self, key: str, job: int) -> None:
         row = self._store.job(job)
-        if row is not None and row.state in ENDED:
+        if row is not None and row.state in ENDED and key in (row.engine_key, row.whose):
             completed = row.state is State.COMPLETED
             self._jobs.commands += self._commands.about_job(CloseJob(key, job, completed))
 

@@ -39,6 +39,7 @@ from muster.service.engines.interface import (
     EngineView,
     Exit,
     ForgetStart,
+    KeptJob,
     KillStart,
     Launch,
     Observed,
@@ -156,8 +157,8 @@ class SlurmEngine(ReadsRunFolders):
                 self._forget(job, epoch)
             case AdoptJob(key, job):
                 self._adopt(key, job)
-            case CloseJob(key):
-                self._close(key)
+            case CloseJob(key, job):
+                self._close(key, job)
             case ResizeStart():
                 raise SlurmError("CPUs of a running job of Slurm cannot change")
 
@@ -184,6 +185,7 @@ class SlurmEngine(ReadsRunFolders):
             requests,
             untaken,
             self._ended_alone(),
+            self._kept(),
             clocks=self._clocks.differences(),
         )
 
@@ -583,14 +585,24 @@ class SlurmEngine(ReadsRunFolders):
         if message:
             raise SlurmError(f"Slurm did not mark job {key}: {message}")
 
-    def _close(self, key: str) -> None:
+    def _close(self, key: str, job: int) -> None:
         """Cancel what is left of a job, and forget it."""
-        row = self._adopted_row(key)
-        if row is not None and row.state == "PENDING":
+        comment = own_comment(key, job)
+        for row in [row for row in self._rows.values() if row.comment == comment and row.state == "PENDING"]:
             done = self._commands.done(["scancel", str(row.number)])
             if done.returncode != 0 and not any(words in done.stderr for words in _OVER):
                 raise SlurmError(f"scancel: {explained(done.stderr)}")
         self._adopted.drop(key)
+
+    def _kept(self) -> list[KeptJob]:
+        """Return the jobs of `muster submit` that are held for a next start."""
+        others = {one.comment for one in (*self._adopted, *(one for one in self._records if one.lives))}
+        found = [
+            OWN.fullmatch(row.comment)
+            for row in self._rows.values()
+            if row.held and row.comment not in others
+        ]
+        return [KeptJob(int(one["job"]), one["whose"]) for one in found if one is not None]
 
     def _adopted_row(self, key: str) -> SlurmJob | None:
         """Return an adopted job in Slurm; None if it is not there, or not marked yet."""

@@ -23,7 +23,7 @@ from muster.service.request import JobRequest
 
 MARK = "muster:"
 """Begins the comment of every job that is Muster's."""
-OWN = re.compile(r"muster:[^:,=]+:\d+")
+OWN = re.compile(r"muster:(?P<whose>[^:,=]+):(?P<job>\d+)")
 """Comment of a job that a Muster has submitted or taken."""
 _OPTIONS = frozenset(
     {"steps", "model", "priority", "min_gpus", "max_gpus", "grace_seconds", "checkpoint_seconds", "tenant"}
