@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NO_RIGHT = "this account may not do that. Hint: run Muster as root, as SlurmUser or as an operator of Slurm"
-_COMPARE = "compare this machine's clock and munge key with slurmctld's"
+_COMPARE = "compare this machine's clock and authentication key with slurmctld's"
 _AWAY = f"slurmctld cannot be reached. Hint: scontrol ping; {_COMPARE}"
 _CAUSES = (
     ("munge", "Slurm's authentication does not answer. Hint: is munged running?"),

@@ -67,4 +67,6 @@ def test_a_clock_that_slurm_does_not_accept_is_named(slurm: SlurmCluster) -> Non
             done = site.person.types(site.home, "serve", "--engine", "slurm", "--partition", "train")
             process.kill()
         assert (done.returncode, done.stdout) == (1, "")
-        assert "compare this machine's clock and munge key with slurmctld's" in " ".join(done.stderr.split())
+        assert "compare this machine's clock and authentication key with slurmctld's" in " ".join(
+            done.stderr.split()
+        )

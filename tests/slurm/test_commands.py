@@ -11,7 +11,7 @@ import pytest
 from muster.cluster.slurm_nodes import read_slurm_site
 from muster.service.engines.slurm.requests import change
 from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
-from muster.slurm_commands import SlurmCommands, SlurmError
+from muster.slurm_commands import SlurmCommands, SlurmError, explained
 from tests.slurm.cluster import SlurmCluster, wait_for
 
 pytestmark = pytest.mark.needs_slurm
@@ -140,7 +140,7 @@ def test_a_daemon_that_is_down_is_a_named_error(
 )
 def test_what_a_dying_slurmctld_leaves_has_one_meaning(said: str) -> None:
     """All that squeue and scontrol have said while it was killed."""
-    assert SlurmError(said).cause.startswith("slurmctld cannot be reached. Hint: scontrol ping")
+    assert SlurmError(explained(said)).cause.startswith("slurmctld cannot be reached. Hint: scontrol ping")
 
 
 @contextmanager

@@ -114,7 +114,7 @@ ENGINE_FAILURES = {
         errno.EMFILE, os.strerror(errno.EMFILE), "/home/ann/secret"
     ),
     "the engine fails: slurmctld does not accept a credential. "
-    "Hint: compare this machine's clock and munge key with slurmctld's": SlurmError(
+    "Hint: compare this machine's clock and authentication key with slurmctld's": SlurmError(
         "sbatch: error: Batch job submission failed: Protocol authentication error (secret)"
     ),
     "the engine fails: Slurm did not carry out a command": SlurmError("scontrol: of job secret"),
