@@ -365,6 +365,18 @@ class TestSlurmEngine(EngineConformance):
         end = case.end(1)
         assert (end.ended, end.message) == (Exit.LOST, "given 3 GPUs in Slurm, not by Muster")
 
+    def test_a_start_cancelled_before_it_begins_is_killed(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """It has no nodes then, and has lost none."""
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            slurm.run("scancel", str(case.slurm_job().number))
+            end = case.end(1)
+        finally:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+        assert (end.ended, end.message) == (Exit.KILLED, "cancelled in Slurm, not by Muster")
+
     def test_a_gang_that_loses_a_node_is_lost(self, case: SlurmCase, slurm: SlurmCluster) -> None:
         """An administrator makes a running job smaller; srun ends its tasks there."""
         launch = case.launch_of(1, 1, Work.ENDLESS)

@@ -282,7 +282,7 @@ class SlurmEngine(ReadsRunFolders):
                 self._end_restarted(record, row, now)
         elif row.state not in LIVING:
             how, status, message = outcome(row, record)
-            if how in (Exit.FAILED, Exit.KILLED) and set(row.nodes) < set(record.nodes):
+            if how in (Exit.FAILED, Exit.KILLED) and row.nodes and set(row.nodes) < set(record.nodes):
                 how, message = Exit.LOST, _other_nodes(row, record)
             ended = self._here(row.ended) if row.ended else now
             self._end(record, how, max(ended, record.launched), status, message)
