@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NO_RIGHT = "this account may not do that. Hint: run Muster as root, as SlurmUser or as an operator of Slurm"
-_AWAY = "slurmctld cannot be reached. Hint: scontrol ping"
+_COMPARE = "compare this machine's clock and authentication key with slurmctld's"
+_AWAY = f"slurmctld cannot be reached. Hint: scontrol ping; {_COMPARE}"
 _CAUSES = (
     ("munge", "Slurm's authentication does not answer. Hint: is munged running?"),
     ("Unable to contact slurm controller", _AWAY),
-    ("Zero Bytes were transmitted", _AWAY),  # It ended in the middle of an answer.
+    # It ended in the middle of an answer, or 22.05 does not accept a credential.
+    ("Zero Bytes were transmitted", _AWAY),
+    ("Unexpected message received", _AWAY),
+    ("Protocol authentication error", f"slurmctld does not accept a credential. Hint: {_COMPARE}"),
     ("Connection reset by peer", _AWAY),
     ("missing socket error", _AWAY),
     ("Socket timed out", "slurmctld does not answer in time. Hint: scontrol ping"),

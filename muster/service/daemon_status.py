@@ -104,6 +104,8 @@ class DaemonStatus:
     """Jobs that were submitted to the engine and cannot be taken."""
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of each node are, where that is known."""
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    """By how many seconds the clock of each machine is ahead of this one's, where the engine knows that."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """What keeps it from its work, a sentence for each source; they name no user, job or host."""
     _something_new: threading.Event = field(default_factory=threading.Event)

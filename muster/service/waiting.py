@@ -10,6 +10,7 @@ from muster.cluster import Cluster
 from muster.formatting import counted, duration
 from muster.schedulers.reasons import PROTECTED, REASONS, reason
 from muster.service.daemon_status import DaemonStatus
+from muster.service.engines.clocks import NOTABLE_SECONDS
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, State
 
@@ -81,6 +82,16 @@ def _are(nodes: Sequence[str], what: str) -> str:
         return f"{', '.join(nodes[:_NAMED_AT_MOST])} and {more} more are {what}"
     named = " and ".join(filter(None, (", ".join(nodes[:-1]), nodes[-1])))
     return f"{named} {'is' if len(nodes) == 1 else 'are'} {what}"
+
+
+def differing_clocks(status: DaemonStatus) -> list[str]:
+    """Which machines have another time of day than the daemon's, and by how much."""
+    return [
+        f"The clock of {machine} is {duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} that of the daemon."
+        " Hint: keep the clocks of all machines by NTP."
+        for machine, ahead in sorted(status.clocks.items())
+        if abs(ahead) >= NOTABLE_SECONDS
+    ]
 
 
 def untaken_jobs(status: DaemonStatus, asker: Caller) -> list[str]:

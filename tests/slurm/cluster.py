@@ -72,7 +72,7 @@ class SlurmCluster:
     def start(self, name: str) -> None:
         """Start one daemon: `munged`, `slurmctld` or the name of a node."""
         if name == "munged":
-            command = _munged(self.folder)
+            command = munged(self.folder)
         elif name == "slurmctld":
             command = ["slurmctld", "-D", "-f", str(self.conf)]
         else:
@@ -219,8 +219,8 @@ def _conf(cluster: SlurmCluster) -> dict[str, object]:
     }
 
 
-def _munged(folder: Path) -> list[str]:
-    """Without threads to spare, and with all its files here."""
+def munged(folder: Path) -> list[str]:
+    """Return the command of a munged that has all its files in a folder."""
     options = {
         "key-file": "munge.key",
         "log-file": "munged.log",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +104,19 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert case.observed(1, epoch=2).ended is None
 
-    def test_no_start_is_released_in_the_second_of_an_end(self, case: SlurmCase) -> None:
+    @pytest.mark.parametrize("is_new", [False, True], ids=["same daemon", "new daemon"])
+    def test_no_start_is_released_in_the_second_of_an_end(self, case: SlurmCase, is_new: bool) -> None:
         """slurmd refuses a job that slurmctld begins in the second in which it has ended the job's last run."""
         case.launch(1)
         case.until(lambda: not case.observed(1).pending, "its first process")
         case.until(lambda: time.time() % 1.0 < 0.1, "a second's beginning")
         case.kill(1)
         case.end(1)
-        ended = int(time.time())
+        ended = case.slurm_job().ended
+        if is_new:
+            case.reopen()
         case.launch(1, epoch=2)
-        assert int(time.time()) > ended
+        assert time.time() >= ended + 1.0
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert case.observed(1, epoch=2).ended is None
 
@@ -290,6 +295,119 @@ class TestSlurmEngine(EngineConformance):
         case.kill(1)
         assert case.end(1).ended is Exit.STOPPED
         assert not case.engine.poll().untaken
+
+    def test_a_start_in_another_partition_is_no_lost_one(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """An administrator moves it while it waits. A second job for it would run beside it."""
+        slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
+        slurm.run("scontrol", "update", "PartitionName=train", "State=DOWN")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            number = case.slurm_job().number
+
+            def is_moved() -> bool:
+                slurm.run("scontrol", "update", f"jobid={number}", "Partition=other", check=False)
+                return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
+
+            case.until(is_moved, "its other partition")
+            case.until(lambda: not case.observed(1).pending, "its first process")
+        finally:
+            slurm.run("scontrol", "update", "PartitionName=train", "State=UP")
+        assert case.observed(1).ended is None
+        case.kill(1)
+        assert case.end(1).ended is Exit.STOPPED
+        slurm.run("scontrol", "delete", "PartitionName=other")
+
+    def test_a_run_that_its_owner_ends_is_as_long_as_in_slurm(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """Also where no daemon looks for seconds."""
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        slurm.run("scontrol", "requeuehold", str(case.slurm_job().number))
+        case.until(lambda: case.slurm_job().held, "that it is held")
+        held = time.time()
+        case.until(lambda: time.time() > held + 3.0, "seconds without a look")
+        case.reopen()
+        assert case.end(1).since <= held + 1.0
+
+    def changed_while_it_waits(self, case: SlurmCase, slurm: SlurmCluster, *settings: str) -> None:
+        """Launch a start; an administrator changes its job before it begins."""
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            slurm.run("scontrol", "update", f"jobid={case.slurm_job().number}", *settings)
+        finally:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+
+    def test_amounts_that_an_administrator_changes_are_reported(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """They are the job's own, not held by others. The next start has what Muster gives it."""
+        settings = ("CPUsPerTask=3", "NumCPUs=3", "MinCPUsNode=3", "MinMemoryNode=2000")
+        self.changed_while_it_waits(case, slurm, *settings)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        case.reopen()
+        (held,) = case.observed(1).allocations or ()
+        assert (held.node, len(held.gpu_ids), held.cpus, held.memory_gb) == ("node2", 1, 3.0, 2.097152)
+        assert [node.others for node in case.engine.poll().nodes] == [None, None]
+        case.kill(1)
+        case.end(1)
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        (held,) = case.observed(1, epoch=2).allocations or ()
+        assert (held.cpus, held.memory_gb) == (1.0, 1.0)
+
+    def test_other_gpus_than_given_are_a_lost_start(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """They are not in the plan; the next start has those that are."""
+        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:v100:3")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "given 3 GPUs in Slurm, not by Muster")
+
+    def test_a_start_cancelled_before_it_begins_is_killed(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """It has no nodes then, and has lost none."""
+        slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+        try:
+            case.launch(1)
+            case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
+            slurm.run("scancel", str(case.slurm_job().number))
+            end = case.end(1)
+        finally:
+            slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+        assert (end.ended, end.message) == (Exit.KILLED, "cancelled in Slurm, not by Muster")
+
+    def test_a_gang_that_loses_a_node_is_lost(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """An administrator makes a running job smaller; srun ends its tasks there."""
+        launch = case.launch_of(1, 1, Work.ENDLESS)
+        (here,) = launch.allocations
+        case.send(replace(launch, allocations=(replace(here, node="node1"), here), ranks=(1, 1)))
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        number = case.slurm_job().number
+        steps = ("squeue", "--noheader", "--steps", f"--jobs={number}")
+        case.until(lambda: f"{number}.0 " in slurm.run(*steps), "its tasks")
+        slurm.run("scontrol", "update", f"jobid={number}", "NumNodes=1", check=False)
+        if len(case.slurm_job().nodes) == 2:
+            pytest.skip("this Slurm makes no running job smaller")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "left with node1 in Slurm, not by Muster")
+
+    def test_a_signal_before_the_first_task_ends_no_srun(
+        self, case: SlurmCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """srun would kill its tasks at once, and the job would count as killed."""
+        tmp_path.chmod(0o755)
+        late = tmp_path / "srun"
+        waits = f"trap 'touch {tmp_path}/signalled' TERM\nuntil [ -e {tmp_path}/go ]; do sleep 0.1; done"
+        late.write_text(f'#!/bin/sh\n{waits}\nexec {shutil.which("srun")} "$@"\n')
+        late.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        case.signal(1, 1)
+        (tmp_path / "go").touch()
+        assert case.end(1).ended is Exit.STOPPED
+        assert not (tmp_path / "signalled").exists()
 
     def test_the_cpus_of_a_running_job_are_not_changed(self, case: SlurmCase) -> None:
         """The controller never asks for it; an engine that did nothing would leave its books wrong."""

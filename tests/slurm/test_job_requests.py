@@ -16,6 +16,7 @@ from muster.slurm_queries import SlurmQueries
 
 _PLAIN = {
     "JobArrayID": "7",
+    "Partition": "train",
     "State": "PENDING",
     "PriorityLong": "0",
     "SubmitTime": "1700000000",

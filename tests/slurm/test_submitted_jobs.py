@@ -202,9 +202,48 @@ def test_a_job_that_may_not_be_requeued_runs_on_by_itself(site: SubmittingSite) 
         )
         assert site.state(number) == "RUNNING"
         over.touch()
-        assert site.wait(job, state="cancelled")["starts"] == 0
+        assert site.wait(job, state="completed")["starts"] == 0
         assert site.state(number) == "COMPLETED"
         assert not site.notices()
+
+
+def test_a_run_without_a_daemon_is_not_made_again(site: SubmittingSite) -> None:
+    """Its owner has released it meanwhile, and Slurm has run it to its end."""
+    over, ran = site.home.parent / "over", site.home.parent / "ran"
+    script = f"until test -e {over}; do sleep 0.1; done; echo >> {ran}"
+    with site.serves():
+        number = site.sbatch("--gres=gpu:1", "--mem=1G", "--comment=muster:", script=script)
+        (job,) = site.taken()
+        site.wait(job, phase="running")
+        site.muster("hold", job)
+        site.wait(job, state="held")
+        wait_for(lambda: site.state(number) == "PENDING", lambda: site.shown(number))
+    over.touch()
+    site.slurm.run("scontrol", "release", number)
+    site.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")  # not two minutes later
+    wait_for(lambda: site.state(number) == "COMPLETED", lambda: site.shown(number))
+    with site.serves():
+        found = site.wait(job, state="completed")
+    assert (found["starts"], found["message"]) == (1, "released in Slurm by its owner; it ended there")
+    assert ran.read_text() == "\n"
+
+
+def test_a_job_in_another_partition_comes_back_to_start(site: SubmittingSite) -> None:
+    """An administrator puts it there while it is held. It is Muster's as before."""
+    site.slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
+    with site.serves():
+        number = site.sbatch("--gres=gpu:1", "--mem=1G", "--comment=muster:")
+        (job,) = site.taken()
+        trains(site, job)
+        site.muster("hold", job)
+        site.wait(job, state="held")
+        wait_for(lambda: site.state(number) == "PENDING", lambda: site.shown(number))
+    site.slurm.run("scontrol", "update", f"jobid={number}", "Partition=other")
+    with site.serves():
+        site.muster("release", job)
+        site.wait(job, state="completed")  # 24.11 may refuse the change of partition for a moment.
+        assert " Partition=train " in site.shown(number)
+    site.slurm.run("scontrol", "delete", "PartitionName=other")
 
 
 def test_a_cancelled_job_leaves_slurm(site: SubmittingSite) -> None:

@@ -465,6 +465,8 @@ class NodeList(BaseModel):
     """All nodes."""
 
     nodes: list[NodeState]
+    notices: list[str]
+    """What an administrator has to set right: clocks that differ."""
 
 
 class KnownModel(Answer):

@@ -64,6 +64,17 @@ def _silent(status: DaemonStatus) -> float:
     return time.monotonic() - status.looked_at
 
 
+def _clocks(status: DaemonStatus) -> Metric:
+    found = GaugeMetricFamily(
+        "muster_clock_ahead_seconds",
+        "Seconds by which the clock of a machine is ahead of the daemon's, as far as the engine knows.",
+        labels=["machine"],
+    )
+    for machine, ahead in status.clocks.items():
+        found.add_metric([machine], ahead)
+    return found
+
+
 class _Figures(Collector):
     """Metrics of the store and the daemon's status at this moment."""
 
@@ -113,6 +124,7 @@ class _Figures(Collector):
             "1 while something keeps the daemon from its work; /healthz says why.",
             value=bool(status.condition),
         )
+        yield _clocks(status)
 
     def _of_the_store(self) -> Iterator[Metric]:
         """Jobs, and what they hold, as of one moment."""

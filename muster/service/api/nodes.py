@@ -14,6 +14,7 @@ from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, CallerHere, OperatorHere, Service, ServiceHere
 from muster.service.store.rows import AllocationInterval
+from muster.service.waiting import differing_clocks
 
 Name = Annotated[str, Path(max_length=200)]
 
@@ -48,7 +49,8 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
                 **_others(service.status.others.get(node.name)),
             }
             for node in service.status.cluster.nodes
-        ]
+        ],
+        "notices": differing_clocks(service.status),
     }
 
 
@@ -70,8 +72,8 @@ def _drain(name: str, drained: bool, service: Service, caller: OperatorHere) -> 
     service.store.drain(name, drained)
     service.status.wake()
     log.info("drained" if drained else "undrained", user=caller.user, node=name)
-    machines = nodes(service, caller)["nodes"]
-    return {"nodes": [machine for machine in machines if machine["name"] == name]}
+    found = nodes(service, caller)
+    return found | {"nodes": [machine for machine in found["nodes"] if machine["name"] == name]}
 
 
 def _others(held: NodeAllocation[str] | None) -> dict[str, float]:

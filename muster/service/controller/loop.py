@@ -143,9 +143,10 @@ class Controller:
         if view is not None:
             self._looked_at = now
             self._collector.observe(view, now - self._engine.age_seconds, now)
-            self._intake.take(view.submitted, view.requests)
+            self._intake.take(view, now)
             self._status.untaken = tuple(view.untaken)
             self._status.gpu_use = view.gpu_use
+            self._status.clocks = view.clocks
             if self._nodes.see(view.nodes, now):
                 self._planner.begin_again()
         if self._looked_at > -inf:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -16,7 +17,7 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.exit_status import outcome, pause_seconds
 from muster.service.controller.interruptions import lost_seconds, measured_stop
-from muster.service.controller.starts import JobStart, report_request_of
+from muster.service.controller.starts import JobStart, on_ids_of, report_request_of
 from muster.service.engines import EngineView, Exit, Observed, Report, ReportRequest
 from muster.service.engines.report_watch import Heard, StartKey
 from muster.service.learned_sizes import with_size
@@ -128,7 +129,7 @@ class StatusCollector:
                 continue
             start.seen = polled
             if one.allocations is not None:
-                self._holds_really(start, one.allocations)
+                self._holds_really(start, one.allocations, now)
             self._pends(start, one, now)
             self._engine_knows(start, one)
             if self._jobs.rows[start.job].phase is Phase.STARTING and not one.pending:
@@ -137,18 +138,33 @@ class StatusCollector:
             over = one.ended is not None
             self._jobs.commands += self._commands.forgetting(one) if over else self._commands.killing(one)
 
-    def _holds_really(self, start: JobStart, reported: tuple[NodeAllocation[str], ...]) -> None:
-        """Put the GPUs that the engine has chosen on record."""
-        by_node = {here.node: here.gpu_ids for here in reported}
-        real = tuple(replace(here, gpu_ids=by_node.get(here.node, ())) for here in start.allocations)
-        as_many = all(len(a.gpu_ids) == len(b.gpu_ids) for a, b in zip(real, start.allocations, strict=True))
-        if as_many and real != start.allocations:
-            if start.applied == start.allocations:
-                start.applied = real
-            if start.notice_sent is not None and start.notice_sent[1] == start.allocations:
-                start.notice_sent = start.notice_sent[0], real
-            self._jobs.starts.resize(start, real)
-            self._jobs.changes.real_gpus[start.job, start.epoch] = real
+    def _holds_really(self, start: JobStart, reported: Iterable[NodeAllocation[str]], now: float) -> None:
+        """Put on record what a start has: the GPUs that the engine has chosen, and what others have changed there."""
+        by_node = {here.node: here for here in reported}
+        given = start.allocations
+        real = tuple(_as_reported(here, by_node.get(here.node, here)) for here in given)
+        if real == given or any(len(a.gpu_ids) != len(b.gpu_ids) for a, b in zip(real, given, strict=True)):
+            return
+        if start.applied == given:
+            start.applied = real
+        if start.notice_sent is not None and start.notice_sent[1] == given:
+            start.notice_sent = start.notice_sent[0], real
+        self._jobs.starts.resize(start, real)
+        self._jobs.changes.really_held[start.job, start.epoch] = real
+        if on_ids_of(real, given) != real:
+            self._has_other_amounts(start, now)
+
+    def _has_other_amounts(self, start: JobStart, now: float) -> None:
+        """Plan with what others have given a start; where that has no place, it is moved to what was planned."""
+        has = "; ".join(
+            f"{here.node}: {here.cpus:g} CPU, {here.memory_gb:.3g} GB" for here in start.allocations
+        )
+        self._jobs.changes.event(start.job, now, "has other amounts", f"{has}, not by Muster")
+        planned = self._jobs.columns.plan.get(start.job)
+        if planned is not None and start.notice_at is None:
+            with suppress(DoesNotFit):
+                self._jobs.columns.place(start.job, on_ids_of(planned, start.allocations), now)
+        self._jobs.pending |= Trigger.CAPACITY
 
     def _pends(self, start: JobStart, one: Observed, now: float) -> None:
         """Take a start back whose engine does not give it what the plan has found free.
@@ -371,3 +387,8 @@ class StatusCollector:
             # From now on it is known when it may be interrupted.
             if self._jobs.columns.restart_cost(row) > 0:
                 self._jobs.pending |= Trigger.TIMER
+
+
+def _as_reported(given: NodeAllocation[str], real: NodeAllocation[str]) -> NodeAllocation[str]:
+    """Return what a start has on a node by the engine's account; of storage it has what it was given."""
+    return replace(given, gpu_ids=real.gpu_ids, cpus=real.cpus, memory_gb=real.memory_gb)

@@ -142,9 +142,10 @@ class AdoptJob:
 
 @dataclass(frozen=True)
 class CloseJob:
-    """A job that was submitted to the engine has ended, or was cancelled; nothing of it will start any more."""
+    """A job of which the engine keeps something has ended, or was cancelled; nothing of it will start any more."""
 
     key: str
+    """As in `SubmittedJob`, or `KeptJob.whose`."""
     job: int
     completed: bool
     epoch: int = 0
@@ -237,6 +238,15 @@ class SubmittedJob:
 
 
 @dataclass(frozen=True)
+class KeptJob:
+    """A job of Muster without a start, of which the engine keeps something for its next one."""
+
+    job: int
+    whose: str
+    """As in its launches."""
+
+
+@dataclass(frozen=True)
 class UntakenJob:
     """A job that was submitted to the engine for Muster, and that cannot be taken as it is."""
 
@@ -266,8 +276,14 @@ class EngineView:
     submitted: Sequence[SubmittedJob] = ()
     requests: Sequence[OwnerRequest] = ()
     untaken: Sequence[UntakenJob] = ()
+    ended_alone: Sequence[Observed] = ()
+    """How jobs of `submitted` ended that the engine ran without a start of ours (epoch 0), until they are closed."""
+    kept: Sequence[KeptJob] = ()
+    """Reported until it is closed, or has a start again."""
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of a node are, by its name; None where the driver does not answer. Empty: it is not known."""
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    """By how many seconds the clock of a machine is ahead of this one's, by its name; times here are this one's."""
 
 
 @dataclass(frozen=True)

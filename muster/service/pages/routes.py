@@ -116,6 +116,7 @@ class Visit:
             status.others,
             status.cluster,
             status.away,
+            status.clocks,
             status.gpu_use if part == "Nodes" else None,
         )
         return (*said, self.service.what_ifs.version, self.service.store.version())

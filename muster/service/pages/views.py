@@ -30,7 +30,7 @@ from muster.service.pages.rendering import GpuCell, colour_class
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, Holder, JobOrder, State
-from muster.service.waiting import nothing_starts, untaken_jobs
+from muster.service.waiting import differing_clocks, nothing_starts, untaken_jobs
 
 _HOUR = 3600.0
 _DAY = 86400.0
@@ -435,6 +435,7 @@ def _warnings(service: Service, caller: Caller, machines: Sequence[Mapping[str, 
         found.append(f"{counted(len(drained), 'node')} drained: {', '.join(drained[:5])}.")
     if away := [machine["name"] for machine in machines if machine["away"]]:
         found.append(f"{counted(len(away), 'node')} that the engine cannot use now: {', '.join(away[:5])}.")
+    found += differing_clocks(status)
     if service.limits.error:
         found.append(f"The limits are those of an earlier file: {service.limits.error}.")
     return found

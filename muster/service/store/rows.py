@@ -273,8 +273,8 @@ class StoreChanges:
     opened: list[AllocationInterval] = field(default_factory=list)
     closed: dict[tuple[int, int], float] = field(default_factory=dict)
     """(job, epoch) whose open intervals end, and when; closed before `opened` are opened."""
-    real_gpus: dict[tuple[int, int], tuple[NodeAllocation[str], ...]] = field(default_factory=dict)
-    """(job, epoch) to what it really holds, where the engine has chosen other GPUs than its open intervals name."""
+    really_held: dict[tuple[int, int], tuple[NodeAllocation[str], ...]] = field(default_factory=dict)
+    """(job, epoch) to what it really holds, where its open intervals name other GPUs, CPUs or memory."""
     decisions: list[Mapping[str, float | None]] = field(default_factory=list)
     """By the columns of `runtime.records.DECISIONS`."""
     pending: list[PendingInterval] = field(default_factory=list)

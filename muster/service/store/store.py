@@ -663,7 +663,7 @@ def _write(connection: Connection, changes: StoreChanges) -> None:
     _add(
         connection, ALLOCATION_INTERVALS, [encoding.of_allocation_interval(entry) for entry in changes.opened]
     )
-    _correct_gpus(connection, changes)
+    _correct_allocations(connection, changes)
     _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
     _add(connection, PENDING_INTERVALS, [encoding.of_pending_interval(entry) for entry in changes.pending])
     _add(connection, EVENTS, [vars(entry) for entry in changes.events])
@@ -695,18 +695,29 @@ def _change_jobs(connection: Connection, changes: StoreChanges) -> None:
         connection.execute(ended.values(until=bindparam("end")), rows)
 
 
-def _correct_gpus(connection: Connection, changes: StoreChanges) -> None:
-    """Write which GPUs a start really has into its open intervals."""
+def _correct_allocations(connection: Connection, changes: StoreChanges) -> None:
+    """Write what a start really has into its open intervals."""
     columns = ALLOCATION_INTERVALS.c
     rows = [
-        {"of": job, "start": epoch, "on": here.node, "ids": json.dumps(here.gpu_ids)}
-        for (job, epoch), allocations in changes.real_gpus.items()
+        {
+            "of": job,
+            "start": epoch,
+            "on": here.node,
+            "ids": json.dumps(here.gpu_ids),
+            "cores": here.cpus,
+            "memory": here.memory_gb,
+        }
+        for (job, epoch), allocations in changes.really_held.items()
         for here in allocations
     ]
     if rows:
         chosen = (columns.job == bindparam("of")) & (columns.epoch == bindparam("start"))
         chosen &= (columns.node == bindparam("on")) & columns.until.is_(None)
-        connection.execute(update(ALLOCATION_INTERVALS).where(chosen).values(gpu_ids=bindparam("ids")), rows)
+        correct = update(ALLOCATION_INTERVALS).where(chosen)
+        correct = correct.values(
+            gpu_ids=bindparam("ids"), cpus=bindparam("cores"), memory_gb=bindparam("memory")
+        )
+        connection.execute(correct, rows)
 
 
 def _add(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

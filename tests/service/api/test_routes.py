@@ -236,6 +236,14 @@ def test_why_says_what_a_running_job_would_gain(api: Serving) -> None:
     assert "is not known: `muster profile` measures it." in why(3)
 
 
+def test_clocks_that_differ_are_named_beside_the_nodes(api: Serving) -> None:
+    api.status.clocks = {"node-0": 3600.0, "node-1": -2.0, "node-2": 1.9}
+    assert api.ask("GET", "/v1/nodes").json["notices"] == [
+        f"The clock of {words} that of the daemon. Hint: keep the clocks of all machines by NTP."
+        for words in ("node-0 is 1.00 h ahead of", "node-1 is 2.00 s behind")
+    ]
+
+
 def test_nodes_are_drained_and_used_again(api: Serving) -> None:
     for name, drained in (("drain", True), ("undrain", False)):
         answer = api.ask("POST", f"/v1/nodes/node-1/{name}")
@@ -287,9 +295,10 @@ def test_metrics_show_the_store_and_the_daemon_status(api: Serving) -> None:
     api.store.commit(StoreChanges(opened=[held]))
     api.store.drain(api.status.cluster.nodes[1].name, True)
     api.status.decisions, api.status.decision_seconds_sum = 3, 0.5
+    api.status.clocks = {"slurmctld": -20.3}
     answer = api.ask("GET", "/metrics")
     found = {
-        (sample.name, sample.labels.get("state")): sample.value
+        (sample.name, sample.labels.get("state") or sample.labels.get("machine")): sample.value
         for family in text_string_to_metric_families(answer.body.decode())
         for sample in family.samples
     }
@@ -308,6 +317,7 @@ def test_metrics_show_the_store_and_the_daemon_status(api: Serving) -> None:
         ("muster_decision_failures_total", None): 0,
         ("muster_ready", None): 1,
         ("muster_degraded", None): 0,
+        ("muster_clock_ahead_seconds", "slurmctld"): -20.3,
     }
     assert {key: found[key] for key in expected} == expected
 

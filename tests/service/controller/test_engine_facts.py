@@ -68,11 +68,18 @@ class ChoosingEngine(FakeEngine):
         return replace(one, allocations=self.chosen[one.job, one.epoch])
 
 
+class FixedEngine(ChoosingEngine):
+    """CPUs and memory of what runs stay as they are."""
+
+    capabilities = replace(ChoosingEngine.capabilities, can_resize=False)
+
+
 class ChoosingWorld(World):
     engine: ChoosingEngine
+    kind: type[ChoosingEngine] = ChoosingEngine
 
     def an_engine(self) -> FakeEngine:
-        engine = ChoosingEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+        engine = self.kind(self.folder / "fake", self.cluster, self.pace, self.clock)
         engine.asked, engine.clock = [], lambda: self.seconds
         engine.chosen = self.chosen = getattr(self, "chosen", {})
         return engine
@@ -93,6 +100,10 @@ class ChoosingWorld(World):
         return self.store.submit([Submission("ann", a_job(one)) for one in steps])
 
 
+class FixedWorld(ChoosingWorld):
+    kind = FixedEngine
+
+
 @pytest.mark.parametrize("scheduler", ["fifo", "fifo+tune", "srtf+tune-plus"])
 def test_the_record_shows_the_gpus_that_the_engine_chose(tmp_path: Path, scheduler: str) -> None:
     """Nothing is moved for an id, neither by this daemon nor by the next one."""
@@ -110,6 +121,45 @@ def test_the_record_shows_the_gpus_that_the_engine_chose(tmp_path: Path, schedul
     assert [row.moves for row in rows] == [0] * 6
     if scheduler != "srtf+tune-plus":
         assert [row.epoch for row in rows] == [1] * 6
+    world.store.close()
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "fifo+tune", "srtf+tune-plus"])
+def test_other_amounts_are_recorded_and_planned_with(tmp_path: Path, scheduler: str) -> None:
+    """As where an administrator has changed a job that waited in Slurm: the start goes on with them."""
+    world = FixedWorld(tmp_path, scheduler)
+    first, _ = world.submit([300, 300])
+    world.turn(0.0)
+    (given,) = world.chosen[first, 1]
+    real = replace(given, cpus=given.cpus - 1.0, memory_gb=given.memory_gb - 2.097152)
+    world.chosen[first, 1] = (real,)
+    world.turns(5)
+    world.die()
+    world.turns(5)
+    (interval,) = world.store.allocation_intervals(first)
+    held = interval.allocation
+    assert (held.gpu_ids, held.cpus, held.memory_gb) == (real.gpu_ids, real.cpus, real.memory_gb)
+    (planned,) = world.controller.jobs.columns.plan[first]
+    assert (planned.cpus, planned.memory_gb) == (real.cpus, real.memory_gb)
+    assert [row.epoch for row in world.store.jobs()] == [1, 1]
+    (event,) = [one for one in world.store.events(first) if one.kind == "has other amounts"]
+    assert event.detail == f"{real.node}: {real.cpus:g} CPU, {real.memory_gb:.3g} GB, not by Muster"
+    world.store.close()
+
+
+def test_other_amounts_without_room_are_given_back_once(tmp_path: Path) -> None:
+    """As much of the node is planned for another job: what others gave there has no place in the plan."""
+    world = FixedWorld(tmp_path, "fifo")
+    first, _ = world.submit([300, 300])
+    world.turn(0.0)
+    (given,) = world.chosen[first, 1]
+    world.chosen[first, 1] = (replace(given, cpus=given.cpus + 1.0),)
+    world.turns(20)
+    assert [row.epoch for row in world.store.jobs()] == [2, 1]
+    assert [one.allocation.cpus for one in world.store.allocation_intervals(first)] == [
+        given.cpus + 1.0,
+        given.cpus,
+    ]
     world.store.close()
 
 

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from muster.service.engines import AdoptJob, CloseJob, Command, EngineView, OwnerRequest, SubmittedJob
+from muster.service.engines import (
+    AdoptJob,
+    CloseJob,
+    Command,
+    EngineView,
+    Exit,
+    Observed,
+    OwnerRequest,
+    SubmittedJob,
+)
 from muster.service.engines.fake import FakeEngine
 from muster.service.request import JobRequest
 from muster.service.store.rows import State, StateRequest
@@ -22,6 +31,7 @@ class Site:
         self.submitted: dict[str, SubmittedJob] = {}
         self.requests: list[OwnerRequest] = []
         self.closed: dict[str, bool] = {}
+        self.ended_alone: list[Observed] = []
         self.dies_before_adopting = False
 
     def submit(self, key: str, steps: int = 20) -> None:
@@ -36,7 +46,10 @@ class SubmittingEngine(FakeEngine):
 
     def poll(self) -> EngineView:
         return replace(
-            super().poll(), submitted=list(self.site.submitted.values()), requests=list(self.site.requests)
+            super().poll(),
+            submitted=list(self.site.submitted.values()),
+            requests=list(self.site.requests),
+            ended_alone=list(self.site.ended_alone),
         )
 
     def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
@@ -128,6 +141,30 @@ def test_owners_cancel_where_they_submitted(world: SiteWorld) -> None:
     assert world.states() == {"17@100": State.CANCELLED, "18@100": State.RUNNING}
     assert world.site.closed == {"17@100": False}
     assert [event.kind for event in world.store.events(1)].count("cancel") == 1
+    world.store.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "state"),
+    [(Exit.COMPLETED, State.COMPLETED), (Exit.KILLED, State.FAILED)],
+    ids=lambda one: one.value,
+)
+def test_what_the_site_has_run_without_muster_has_ended(world: SiteWorld, how: Exit, state: State) -> None:
+    """It is the job's end, not a request to cancel it; a job that has a start is not concerned."""
+    world.site.submit("17@100", steps=100_000)
+    world.site.submit("18@100", steps=100_000)
+    world.turns()
+    world.site.requests = [OwnerRequest("17@100", StateRequest.HOLD)]
+    world.turns()
+    world.site.requests = [OwnerRequest("17@100", StateRequest.CANCEL)]
+    ended = world.store.origin + world.seconds + 0.5
+    world.site.ended_alone = [Observed(job, 0, how, ended, 0, "without Muster") for job in (1, 2)]
+    world.turns()
+    assert world.states() == {"17@100": state, "18@100": State.RUNNING}
+    row = world.store.job(1)
+    assert row is not None
+    assert (row.finished, row.status, row.message) == (ended - world.store.origin, 0, "without Muster")
+    assert world.site.closed == {"17@100": state is State.COMPLETED}
     world.store.close()
 
 

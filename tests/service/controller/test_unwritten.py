@@ -113,8 +113,9 @@ ENGINE_FAILURES = {
     "this machine refuses: Too many open files": OSError(
         errno.EMFILE, os.strerror(errno.EMFILE), "/home/ann/secret"
     ),
-    "the engine fails: slurmctld cannot be reached. Hint: scontrol ping": SlurmError(
-        "sbatch: error: Unable to contact slurm controller (secret)"
+    "the engine fails: slurmctld does not accept a credential. "
+    "Hint: compare this machine's clock and authentication key with slurmctld's": SlurmError(
+        "sbatch: error: Batch job submission failed: Protocol authentication error (secret)"
     ),
     "the engine fails: Slurm did not carry out a command": SlurmError("scontrol: of job secret"),
     "the engine fails: Ray does not answer. Hint: ray status": RayError("no head at secret:6379"),

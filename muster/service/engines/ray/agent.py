@@ -65,7 +65,8 @@ class Agent:
         errors = self._engine.carry_out(commands)
         view = self._engine.poll()
         (gpu_use,) = view.gpu_use.values()
-        return AgentReply(tuple(view.starts), errors, self._engine.enforces, os.geteuid(), gpu_use)
+        starts = tuple(view.starts)
+        return AgentReply(starts, errors, self._engine.enforces, os.geteuid(), gpu_use, time.time())
 
     def try_folder(self, folder: str, token: str, number: int, count: int) -> str:
         """Return what is wrong with a folder on this node; "" if nothing."""

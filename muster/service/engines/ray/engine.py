@@ -27,6 +27,7 @@ import structlog
 from muster.extras import DISTRIBUTION
 from muster.files import write_aside
 from muster.gpu_use import GpuUse
+from muster.service.engines.clocks import Clocks
 from muster.service.engines.identity import identity_of
 from muster.service.engines.interface import (
     Command,
@@ -78,6 +79,7 @@ class RayEngine(ReadsRunFolders):
         """Those that are alive, by name."""
         self._answered: dict[str, tuple[float, EngineNode]] = {}
         """Nodes as they were when they answered last, and when (monotonic) that was."""
+        self._clocks = Clocks()
         self._gpu_use: Mapping[str, Sequence[GpuUse | None]] = {}
         self._asked = 0.0
         """When (monotonic) the agents were asked last."""
@@ -130,7 +132,8 @@ class RayEngine(ReadsRunFolders):
         self._records.keep_changed()
         self._turn(commands)
         starts = [record.observed() for record in self._records]
-        return EngineView(starts, self._usable(), gpu_use=self._gpu_use)
+        clocks = self._clocks.differences()
+        return EngineView(starts, self._usable(), gpu_use=self._gpu_use, clocks=clocks)
 
     def _usable(self) -> list[EngineNode]:
         """Return the nodes that answered now, and those with starts that are silent for a short time."""
@@ -146,6 +149,7 @@ class RayEngine(ReadsRunFolders):
         self._connection.open()
         session = (self._session, self._connection.starts)
         setup = AgentSetup(self._owner, session, self._version, self.lease_seconds)
+        asked = time.time()
         look = self._connection.ask(Turn(setup, commands))
         problems = dict(look.problems)
         replies = dict(look.replies)
@@ -161,6 +165,9 @@ class RayEngine(ReadsRunFolders):
         self._asked = now = time.monotonic()
         self._answered |= {node.name: (now, engine_node(node)) for node in look.nodes if node.name in replies}
         self._gpu_use = {name: reply.gpu_use for name, reply in replies.items()}
+        for name, reply in replies.items():
+            self._clocks.note(name, reply.now, asked)
+        self._clocks.keep(self._nodes.keys())
         self._take_in(replies, commands)
         self._watch_away(look)
         self._records.keep_changed()
@@ -170,7 +177,8 @@ class RayEngine(ReadsRunFolders):
         """Bring all records up to date."""
         self._orphans = {}
         listed = {
-            name: {(one.job, one.epoch): one for one in reply.starts} for name, reply in replies.items()
+            name: {(one.job, one.epoch): self._here(name, one) for one in reply.starts}
+            for name, reply in replies.items()
         }
         for record in self._records:
             for part in record.parts:
@@ -186,6 +194,10 @@ class RayEngine(ReadsRunFolders):
                     part.obstacle = "" if error is None else str(error)
             orders = [self._order_for_orphan(name, one) for one in listed[name].values()]
             self._orphans[name] = [order for order in orders if order is not None]
+
+    def _here(self, node: str, one: Observed) -> Observed:
+        """Return a start of a node by this machine's clock."""
+        return replace(one, since=self._clocks.here(node, one.since))
 
     def _update(self, record: RayStart, part: PartRecord, one: Observed | None) -> None:
         """Note what the agent of its node says of a part; None: it does not have it."""

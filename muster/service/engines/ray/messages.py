@@ -58,6 +58,8 @@ class AgentReply:
     """Number of the account whose processes they are."""
     gpu_use: Sequence[GpuUse | None]
     """How busy the GPUs of its node are; empty: it is not known."""
+    now: float
+    """Unix seconds by the clock of its node, as are all times of its starts."""
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,14 @@ import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import floor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from muster.cluster import Cluster
+from muster.service.engines.clocks import Clocks
 from muster.service.engines.interface import (
     AdoptJob,
     CloseJob,
@@ -38,6 +39,7 @@ from muster.service.engines.interface import (
     EngineView,
     Exit,
     ForgetStart,
+    KeptJob,
     KillStart,
     Launch,
     Observed,
@@ -56,8 +58,14 @@ from muster.service.engines.slurm.outcome import LIVING, outcome
 from muster.service.engines.slurm.records import Records, StartRecord, as_fields
 from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.requests import change
-from muster.service.engines.slurm.shape import requested, rewritten
-from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
+from muster.service.engines.slurm.shape import has_other_amounts, requested, rewritten
+from muster.service.engines.slurm.status import (
+    SlurmJob,
+    read_details,
+    read_jobs,
+    read_numbered,
+    time_of_config,
+)
 from muster.service.engines.slurm.submitted import (
     OWN,
     Adopted,
@@ -81,7 +89,12 @@ _WRITERS = 16
 """Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
 """Between two looks at the nodes."""
+_CLOCK_SECONDS = 60.0
+"""Between two looks at slurmctld's clock."""
+_SLURMCTLD = "slurmctld"
+"""Whose clock all of Slurm's times are."""
 _ON_NODES = LIVING - {"PENDING"}
+_GB_PER_MIB = 1024**2 / 1e9
 _SECOND = 1.01
 """With what the clock of Slurm's whole seconds may be behind by."""
 
@@ -110,10 +123,9 @@ class SlurmEngine(ReadsRunFolders):
         self._rows: Mapping[int, SlurmJob] = {}
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
-        self._looked_at = float("-inf")
-        self._ended_at: dict[int, float] = {}
-        """Unix seconds at which the last run of a job in Slurm was seen to have ended; of the last seconds only."""
-        self._passed_on = passed_on(commands.ask(["scontrol", "show", "config"]))
+        self._looked_at = self._clock_read_at = float("-inf")
+        self._clocks = Clocks()
+        self._passed_on = passed_on(self._read_clock())
         self._look()
         self._look_at_nodes()
 
@@ -145,27 +157,50 @@ class SlurmEngine(ReadsRunFolders):
                 self._forget(job, epoch)
             case AdoptJob(key, job):
                 self._adopt(key, job)
-            case CloseJob(key):
-                self._close(key)
+            case CloseJob(key, job):
+                self._close(key, job)
             case ResizeStart():
                 raise SlurmError("CPUs of a running job of Slurm cannot change")
 
     def poll(self) -> EngineView:
         """Look at Slurm's jobs, and every two seconds at its nodes."""
+        if time.monotonic() - self._clock_read_at >= _CLOCK_SECONDS:
+            self._read_clock()
         self._look()
         now = time.time()
-        self._ended_at = {job: at for job, at in self._ended_at.items() if now - at < _SECOND}
         for record in list(self._records):
             if record.lives:
                 self._update(record, now)
-        self._note_gpu_ids()
+        self._note_held()
         starts = [self._observed(record) for record in self._records]
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
         untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._moved()]
         untaken += self._by_themselves()
-        return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests, untaken)
+        return EngineView(
+            starts,
+            self._nodes,
+            [*submitted, *self._taken(submitted)],
+            requests,
+            untaken,
+            self._ended_alone(),
+            self._kept(),
+            clocks=self._clocks.differences(),
+        )
+
+    def _read_clock(self) -> str:
+        """Note what time it is for slurmctld; return its configuration, which says so."""
+        asked = time.time()
+        config = self._commands.ask(["scontrol", "show", "config"])
+        if (shown := time_of_config(config)) is not None:
+            self._clocks.note(_SLURMCTLD, shown, asked, step=1.0)
+        self._clock_read_at = time.monotonic()
+        return config
+
+    def _here(self, moment: float) -> float:
+        """Return a time of Slurm by this machine's clock."""
+        return self._clocks.here(_SLURMCTLD, moment)
 
     def _of_another_muster(self) -> list[UntakenJob]:
         """Return the jobs that run with a mark that no start of this Muster has."""
@@ -202,17 +237,35 @@ class SlurmEngine(ReadsRunFolders):
             if self._records.living(one.job) is None
         ]
 
+    def _ended_alone(self) -> list[Observed]:
+        """Return how adopted jobs ended whose last run their owners have released."""
+        found = ((one, self._adopted_row(one.key)) for one in self._adopted)
+        ends = [
+            (one, row, *outcome(row, StartRecord(one.job, 0, one.comment, [], launched=0.0)))
+            for one, row in found
+            if row is not None and row.state not in LIVING and row.restarts != one.last_run
+            if self._records.living(one.job) is None and row.state != "CANCELLED"
+        ]
+        return [
+            Observed(one.job, 0, how, self._here(row.ended), status, _alone(message))
+            for one, row, how, status, message in ends
+            if how in (Exit.COMPLETED, Exit.FAILED, Exit.KILLED)
+        ]
+
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
-        before = self._rows
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
-        now = time.time()
-        for number in before.keys() & self._rows.keys():
-            if self._rows[number].run != before[number].run and self._rows[number].state not in _ON_NODES:
-                self._ended_at[number] = now
+        self._rows |= self._elsewhere()
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
+
+    def _elsewhere(self) -> dict[int, SlurmJob]:
+        """Return the jobs of starts and owners that are in another partition by now, or forgotten by Slurm if not."""
+        comments = {record.slurm_job: record.comment for record in self._records if record.lives}
+        comments |= {one.slurm_job: one.comment for one in self._adopted}
+        found = read_numbered(self._commands, comments.keys() - self._rows.keys() - {0})
+        return {row.number: row for row in found if row.comment == comments[row.number]}
 
     def _row(self, record: StartRecord) -> SlurmJob | None:
         """Return the job of a start; None if Slurm has forgotten it, or has given its number to another."""
@@ -229,7 +282,10 @@ class SlurmEngine(ReadsRunFolders):
                 self._end_restarted(record, row, now)
         elif row.state not in LIVING:
             how, status, message = outcome(row, record)
-            self._end(record, how, max(row.ended or now, record.launched), status, message)
+            if how in (Exit.FAILED, Exit.KILLED) and row.nodes and set(row.nodes) < set(record.nodes):
+                how, message = Exit.LOST, _other_nodes(row, record)
+            ended = self._here(row.ended) if row.ended else now
+            self._end(record, how, max(ended, record.launched), status, message)
         elif record.began and (row.state == "PENDING" or row.started > record.began):
             self._end_forgotten(record, row, now)
         elif row.state != "PENDING":
@@ -244,19 +300,20 @@ class SlurmEngine(ReadsRunFolders):
         if row.restarts < record.restarts or record.forgotten:
             self._end(record, Exit.LOST, now, None, _FORGOTTEN)
             return
+        ended = min(max(self._here(row.last_end), record.launched), now) if row.last_end else now
         if row.launch_failed:
-            self._end(record, Exit.LOST, now, None, "Slurm could not launch it")
+            self._end(record, Exit.LOST, ended, None, "Slurm could not launch it")
             return
         if row.held and not record.requeued:
             # It may be the hold by which Muster took the start back while it waited.
             record.held_by_owner = not record.stopping
             by = "" if record.stopping else ", not by Muster"
-            self._end(record, Exit.STOPPED, now, None, f"requeued and held in Slurm{by}")
+            self._end(record, Exit.STOPPED, ended, None, f"requeued and held in Slurm{by}")
             return
         record.requeued = record.requeued or _NOT_BY_MUSTER
         self._records.keep(record)
         if row.held or not self._take_back(row):
-            self._end(record, Exit.LOST, now, None, record.requeued)
+            self._end(record, Exit.LOST, ended, None, record.requeued)
 
     def _end_forgotten(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start of which slurmctld knew nothing after its restart, so that it began the job again, or will.
@@ -279,9 +336,11 @@ class SlurmEngine(ReadsRunFolders):
     def _update_running(self, record: StartRecord, row: SlurmJob) -> None:
         # Until its nodes are up its start time may change.
         if not record.began and row.state != "CONFIGURING":
-            record.began = max(row.started, record.launched)
-            if row.state == "RUNNING" and set(row.nodes) != set(record.nodes):
-                record.requeued = f"moved to {', '.join(row.nodes)} in Slurm, not by Muster"
+            record.began = row.started
+            self._records.keep(record)
+        other = _other_nodes(row, record)
+        if other and row.state == "RUNNING" and row.values["Requeue"] == "1" and not record.requeued:
+            record.requeued = other
             self._records.keep(record)
         # At every poll until it is no longer there: an order may get no answer.
         if record.requeued and row.state == "RUNNING" and not self._take_back(row):
@@ -309,28 +368,38 @@ class SlurmEngine(ReadsRunFolders):
 
     def _observed(self, record: StartRecord) -> Observed:
         """Return a start as the controller sees it, with why Slurm does not begin it yet."""
+        began = max(self._here(record.began), record.launched)
         row = self._row(record) if record.lives else None
         if row is None or row.state != "PENDING":
-            return record.observed("", place_taken=False)
+            return record.observed(began)
         reason = row.reason or "Slurm has not looked at it yet"
-        return record.observed(waiting_words(reason), place_taken=reason.startswith(_PLACE_TAKEN))
+        return record.observed(began, waiting_words(reason), place_taken=reason.startswith(_PLACE_TAKEN))
 
-    def _note_gpu_ids(self) -> None:
-        """Note the GPUs that Slurm has chosen for starts that have just begun: one process for all of them."""
+    def _note_held(self) -> None:
+        """Note what Slurm has given starts that have just begun: one process for all of them."""
         new = [record for record in self._records if record.lives and record.began and not record.gpu_ids]
         if not new:
             return
         details = read_details(self._commands)
         for record in new:
-            chosen = details.get(record.slurm_job, {})
-            record.gpu_ids = {name: chosen.get(name, []) for name in record.nodes}
+            held, row = details.get(record.slurm_job, {}), self._row(record)
+            record.gpu_ids = {name: held[name].gpu_ids if name in held else [] for name in record.nodes}
+            if row is not None and has_other_amounts(row, record.allocations):
+                record.amounts = {
+                    name: {"cpus": float(here.cpus), "memory_gb": round(here.memory_mib * _GB_PER_MIB, 6)}
+                    for name, here in held.items()
+                }
+            gpus = [len(here["gpu_ids"]) for here in record.allocations]
+            found = [len(ids) for ids in record.gpu_ids.values()]
+            if found != gpus and all(found):  # No GPUs are shown of one that has just ended.
+                record.requeued = f"given {sum(found)} GPUs in Slurm, not by Muster"
             self._records.keep(record)
 
     def _look_at_nodes(self) -> None:
         if time.monotonic() - self._looked_at < _NODES_SECONDS:
             return
         printed = self._commands.ask(["scontrol", "--oneliner", "--details", "show", "node"])
-        ours = [record.given for record in self._records if record.lives and record.began]
+        ours = [record.held for record in self._records if record.lives and record.began]
         self._nodes = engine_nodes(printed, self._cluster, ours)
         self._addresses = addresses(printed)
         self._looked_at = time.monotonic()
@@ -379,6 +448,8 @@ class SlurmEngine(ReadsRunFolders):
         """Put a start and its files on disk."""
         self._records.keep(record)
         if launch.key:
+            if (adopted := self._adopted.get(launch.key)) is not None:
+                self._adopted.keep(replace(adopted, last_run=record.restarts))
             write_submitted_start(launch, record.slurm_job, record.restarts)
         else:
             write_start(launch, self._addresses, self._passed_on)
@@ -402,12 +473,13 @@ class SlurmEngine(ReadsRunFolders):
         return _together(self._note_release, ends)
 
     def _let_second_pass(self, records: Sequence[StartRecord]) -> None:
-        """Wait for the end of the second in which the last of these jobs' runs was seen to have ended.
+        """Wait for the end of the second in which the last of these jobs' runs has ended.
 
         slurmd takes what slurmctld begins in that second for the run that has ended, and refuses it.
         """
-        ended = max((self._ended_at.get(record.slurm_job, 0.0) for record in records), default=0.0)
-        time.sleep(min(max(floor(ended) + _SECOND - time.time(), 0.0), _SECOND))
+        ended = max((self._rows[record.slurm_job].last_end for record in records), default=0.0)
+        # A requeue may count as submitted in the second after it.
+        time.sleep(min(max(self._here(ended + _SECOND) - time.time(), 0.0), 2.0 * _SECOND))
 
     def _note_release(self, record: StartRecord, message: str) -> None:
         """Note that Slurm has taken a start; the error if it has not."""
@@ -459,7 +531,11 @@ class SlurmEngine(ReadsRunFolders):
 
     def _rewriting_lines(self, record: StartRecord, tasks_per_node: int) -> list[str]:
         row = self._rows[record.slurm_job]
-        line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node)
+        # By scontrol's own clock: where that is ahead, it would put off, again and again, what can begin earlier.
+        begins = row.state != "PENDING" or row.started > time.time()
+        line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node, begins=begins)
+        if self._partition not in row.values["Partition"].split(","):
+            line += f" Partition={self._partition}"
         if row.held:
             return [line]
         # Released already where an order to release it was carried out late: then it is withdrawn first.
@@ -509,14 +585,24 @@ class SlurmEngine(ReadsRunFolders):
         if message:
             raise SlurmError(f"Slurm did not mark job {key}: {message}")
 
-    def _close(self, key: str) -> None:
+    def _close(self, key: str, job: int) -> None:
         """Cancel what is left of a job, and forget it."""
-        row = self._adopted_row(key)
-        if row is not None and row.state == "PENDING":
+        comment = own_comment(key, job)
+        for row in [row for row in self._rows.values() if row.comment == comment and row.state == "PENDING"]:
             done = self._commands.done(["scancel", str(row.number)])
             if done.returncode != 0 and not any(words in done.stderr for words in _OVER):
                 raise SlurmError(f"scancel: {explained(done.stderr)}")
         self._adopted.drop(key)
+
+    def _kept(self) -> list[KeptJob]:
+        """Return the jobs of `muster submit` that are held for a next start."""
+        others = {one.comment for one in (*self._adopted, *(one for one in self._records if one.lives))}
+        found = [
+            OWN.fullmatch(row.comment)
+            for row in self._rows.values()
+            if row.held and row.comment not in others
+        ]
+        return [KeptJob(int(one["job"]), one["whose"]) for one in found if one is not None]
 
     def _adopted_row(self, key: str) -> SlurmJob | None:
         """Return an adopted job in Slurm; None if it is not there, or not marked yet."""
@@ -586,12 +672,17 @@ class SlurmEngine(ReadsRunFolders):
             self._signal(record, notice.stop_signal)
 
     def _signal(self, record: StartRecord, name: str) -> None:
-        """Send a signal to every task of a start, once; noted before, so that none gets it twice."""
+        """Send a signal to every task of a start, once; noted before, so that none gets it twice.
+
+        Muster's own script is srun, which a signal would have kill its tasks. A start without tasks yet finds the stop
+        file.
+        """
         if name in record.sent:
             return
         record.sent.append(name)
         self._records.keep(record)
-        batch = [] if self._has_steps(record) else ["--batch"]
+        is_adopted = any(one.job == record.job for one in self._adopted)
+        batch = ["--batch"] if is_adopted and not self._has_steps(record) else []
         self._scancel(record, f"--signal={name.removeprefix('SIG')}", *batch)
 
     def _has_steps(self, record: StartRecord) -> bool:
@@ -648,6 +739,18 @@ def _comment(launch: Launch) -> str:
 def _holding(row: SlurmJob) -> str:
     """Return scontrol's line that holds a job, whatever it does by now."""
     return f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}"
+
+
+def _alone(message: str) -> str:
+    """Return the message of an end to which Muster has not come."""
+    return f"released in Slurm by its owner; {message or 'it ended there'}"
+
+
+def _other_nodes(row: SlurmJob, record: StartRecord) -> str:
+    """Return what others have done to the nodes of a start; "" where it has those that it was given."""
+    now, given = set(row.nodes), set(record.nodes)
+    what = "left with" if now < given else "moved to"
+    return f"{what} {', '.join(row.nodes)} in Slurm, not by Muster" if now != given else ""
 
 
 def _untaken(row: SlurmJob, words: str) -> UntakenJob:

@@ -24,7 +24,7 @@ class StartRecord:
     allocations: list[dict[str, Any]]
     """What it was given on each node."""
     launched: float
-    """Unix seconds. Slurm's own times are whole seconds, and may come before it."""
+    """Unix seconds. Slurm's own times are whole seconds of another clock, and may come before it."""
     slurm_job: int = 0
     """Its number in Slurm; 0: not submitted yet."""
     restarts: int = 0
@@ -42,9 +42,11 @@ class StartRecord:
     """Slurm has begun it a second time, and it is to end for that."""
     killed: bool = False
     began: float = 0.0
-    """Unix seconds of its first process; 0: none yet."""
+    """Unix seconds of its first process, by the clock of Slurm; 0: none yet."""
     gpu_ids: dict[str, list[int]] = field(default_factory=dict)
     """The GPUs that Slurm chose, by node."""
+    amounts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """CPUs and memory that it has instead of what it was given, by node."""
     end: dict[str, Any] | None = None
 
     @property
@@ -67,8 +69,8 @@ class StartRecord:
         if self.end is None:
             self.end = {"ended": how.value, "since": at, "status": status, "message": message}
 
-    def observed(self, pending: str, *, place_taken: bool) -> Observed:
-        """Return it as the controller sees it."""
+    def observed(self, began: float, pending: str = "", *, place_taken: bool = False) -> Observed:
+        """Return it as the controller sees it; `began`: by this machine's clock, as in `Observed`."""
         if self.end is not None:
             end = {**self.end, "ended": Exit(self.end["ended"])}
             return Observed(self.job, self.epoch, **end, allocations=self._real())
@@ -76,23 +78,26 @@ class StartRecord:
             self.job,
             self.epoch,
             None,
-            self.began or self.launched,
+            began,
             pending=pending,
             place_taken=place_taken,
             allocations=self._real(),
         )
 
     @property
-    def given(self) -> tuple[NodeAllocation[str], ...]:
-        """What it was given."""
-        return tuple(_allocation(here) for here in self.allocations)
+    def held(self) -> tuple[NodeAllocation[str], ...]:
+        """What it has; while that is not known, what it was given."""
+        return self._real() or tuple(_allocation(here) for here in self.allocations)
 
     def _real(self) -> tuple[NodeAllocation[str], ...] | None:
         """Return what it has, with the GPUs that Slurm chose; None while they are not known."""
         if not self.gpu_ids:
             return None
-        chosen = ({**here, "gpu_ids": self.gpu_ids.get(here["node"], [])} for here in self.allocations)
-        return tuple(_allocation(here) for here in chosen)
+        return tuple(
+            _allocation({**here, **self.amounts.get(name, {}), "gpu_ids": self.gpu_ids.get(name, [])})
+            for here in self.allocations
+            for name in [here["node"]]
+        )
 
 
 class Records:

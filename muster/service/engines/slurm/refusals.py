@@ -9,6 +9,7 @@ from muster.slurm_commands import SlurmError
 
 _MEANINGS = {
     "BadConstraints": "the nodes that it was given do not have what it requests",
+    "BeginTime": "it begins later; it waits longer if the clock of slurmctld is behind: muster nodes",
     "PartitionDown": "the partition starts no jobs",
     "PartitionInactive": "the partition takes no jobs",
     "PartitionNodeLimit": "the partition does not allow so many nodes",

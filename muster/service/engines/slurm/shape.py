@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muster.service.engines.slurm.status import SlurmJob, mib
+
 _MIB_PER_GB = 1e9 / 1024**2
 
 
 def rewritten(
-    slurm_job: int, allocations: Sequence[Mapping[str, Any]], gpu_type: str, tasks_per_node: int = 1
+    slurm_job: int,
+    allocations: Sequence[Mapping[str, Any]],
+    gpu_type: str,
+    tasks_per_node: int,
+    *,
+    begins: bool,
 ) -> str:
     """Return scontrol's line that gives a held job its nodes, GPUs, CPUs and memory.
 
     All nodes have the same amounts. Requests of GPUs by job or by task would contradict those by node, so they are
-    cleared. A job that was requeued would wait two minutes without a start time.
+    cleared. A job that was requeued would wait two minutes if it does not begin now.
     """
     gpus, cpus, memory = _of_each_node(allocations)
     nodes = len(allocations)
@@ -29,8 +36,7 @@ def rewritten(
         "TresPerJob": "",
         "TresPerTask": "",
         "TresPerNode": _gres(gpus, gpu_type),
-        "StartTime": "now",
-    }
+    } | ({"StartTime": "now"} if begins else {})
     return f"update jobid={slurm_job} " + " ".join(f"{name}={value}" for name, value in fields.items())
 
 
@@ -46,6 +52,17 @@ def requested(allocations: Sequence[Mapping[str, Any]], gpu_type: str) -> list[s
         f"--mem={memory}M",
     ]
     return [*options, f"--gres={_gres(gpus, gpu_type).removeprefix('gres:')}"] if gpus else options
+
+
+def has_other_amounts(row: SlurmJob, allocations: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a job requests other CPUs or memory on its nodes than `rewritten` and `requested` do for it.
+
+    What it gets may also differ because Slurm gives whole cores.
+    """
+    _, cpus, memory = _of_each_node(allocations)
+    tasks = max(int(row.values["NumTasks"] or 0) // len(allocations), 1)
+    requested_cpus = int(row.values["cpus-per-task"] or 0)
+    return requested_cpus != max(cpus // tasks, 1) or mib(row.values["MinMemory"]) != memory
 
 
 def _of_each_node(allocations: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -17,6 +17,7 @@ _WIDTHS = {"NodeList": 4096, "Name": 1024, "Command": 4096, "WorkDir": 4096, "Co
 _COLUMNS = (
     "JobID",
     "JobArrayID",
+    "Partition",
     "State",
     "Reason",
     "SubmitTime",
@@ -48,8 +49,12 @@ _COLUMNS = (
     "WorkDir",
     "Comment",
 )
+_CONFIG = re.compile(r"Configuration data as of (\d+)")
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
-_ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+_ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+_UNKNOWN = "Invalid job id"
+"""What squeue says where it knows none of the jobs that are asked for."""
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 
 
@@ -87,19 +92,21 @@ class SlurmJob:
         return int(self.values["RestartCnt"] or 0)
 
     @property
-    def run(self) -> tuple[str, int]:
-        """What changes with the beginning and the end of a run."""
-        return self.state, self.restarts
-
-    @property
     def started(self) -> float:
-        """Unix seconds; 0: not yet."""
+        """Unix seconds; 0: not yet. Of a job that waits: before which it does not begin, if that is later than now."""
         return float(self.values["StartTime"] or 0)
 
     @property
     def ended(self) -> float:
         """Unix seconds; 0: not yet."""
         return float(self.values["EndTime"] or 0)
+
+    @property
+    def last_end(self) -> float:
+        """Unix seconds of the end of its last run, for a job with no run now; a requeue submits it then. 0: none."""
+        if self.state != "PENDING":
+            return self.ended
+        return self.submitted if self.restarts else 0.0
 
     @property
     def nodes(self) -> list[str]:
@@ -132,24 +139,65 @@ class SlurmJob:
 
 def read_jobs(commands: SlurmCommands, partition: str) -> list[SlurmJob]:
     """Return all jobs of a partition that Slurm still knows, by number: one process."""
+    return _read(commands, f"--partition={partition}")
+
+
+def read_numbered(commands: SlurmCommands, numbers: Collection[int]) -> list[SlurmJob]:
+    """Return the jobs of these numbers that Slurm still knows, whatever their partition; a process if there are any."""
+    if not numbers:
+        return []
+    try:
+        return _read(commands, f"--jobs={','.join(map(str, sorted(numbers)))}")
+    except SlurmError as error:
+        if _UNKNOWN in str(error):
+            return []
+        raise
+
+
+def _read(commands: SlurmCommands, which: str) -> list[SlurmJob]:
     form = ",".join(f"{column}:{_WIDTHS.get(column, _WIDTH)}{_SEPARATOR}" for column in _COLUMNS)
-    asked = ["squeue", "--noheader", "--all", "--states=all", f"--partition={partition}", f"--Format={form}"]
+    asked = ["squeue", "--noheader", "--all", "--states=all", which, f"--Format={form}"]
     return sorted(map(_job, _rows(commands.ask_bytes(asked))), key=lambda job: job.number)
 
 
-def read_details(commands: SlurmCommands) -> dict[int, dict[str, list[int]]]:
-    """Return the GPUs that Slurm has chosen, by job and node: one process for all jobs."""
+@dataclass(frozen=True)
+class HeldOnNode:
+    """What Slurm has given a job on one node."""
+
+    gpu_ids: list[int]
+    cpus: int
+    memory_mib: int
+
+
+def read_details(commands: SlurmCommands) -> dict[int, dict[str, HeldOnNode]]:
+    """Return what Slurm has given jobs, by job and node: one process for all jobs."""
     printed = commands.ask(["scontrol", "--oneliner", "--details", "show", "job"])
     _, *parts = _JOB.split(printed)  # Not by lines: a job's name may hold newlines.
-    return {int(number): _gpu_ids(text) for number, text in zip(parts[::2], parts[1::2], strict=True)}
+    return {int(number): _held(text) for number, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _gpu_ids(text: str) -> dict[str, list[int]]:
-    chosen: dict[str, list[int]] = {}
-    for nodes, ids in _ON_NODES.findall(text):
-        numbers = [int(number) for number in expand_hosts(f"[{ids}]")] if ids else []
-        chosen |= dict.fromkeys(expand_hosts(nodes), numbers)
-    return chosen
+def mib(text: str) -> float:
+    """Return an amount of memory that Slurm prints, as 125000M or 4G."""
+    found = re.match(r"([\d.]+)([KMGT]?)", text)
+    return float(found[1]) * _MIB[found[2] or "M"] if found else 0.0
+
+
+def time_of_config(printed: str) -> float | None:
+    """Return the second in which slurmctld has answered `scontrol show config`; None if it does not say so."""
+    found = _CONFIG.match(printed)
+    return float(found[1]) if found else None
+
+
+def _held(text: str) -> dict[str, HeldOnNode]:
+    found: dict[str, HeldOnNode] = {}
+    for nodes, cpus, memory, gpus in _ON_NODES.findall(text):
+        here = HeldOnNode(_numbers(gpus), len(_numbers(cpus)), int(memory))
+        found |= dict.fromkeys(expand_hosts(nodes), here)
+    return found
+
+
+def _numbers(ranges: str) -> list[int]:
+    return [int(number) for number in expand_hosts(f"[{ranges}]")] if ranges else []
 
 
 def _rows(printed: bytes) -> Iterator[list[str]]:

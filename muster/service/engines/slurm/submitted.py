@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from muster.files import write_aside
 from muster.service.engines.interface import SubmittedJob, UntakenJob
-from muster.service.engines.slurm.status import SlurmJob
+from muster.service.engines.slurm.status import SlurmJob, mib
 from muster.service.request import JobRequest
 
 MARK = "muster:"
 """Begins the comment of every job that is Muster's."""
-OWN = re.compile(r"muster:[^:,=]+:\d+")
+OWN = re.compile(r"muster:(?P<whose>[^:,=]+):(?P<job>\d+)")
 """Comment of a job that a Muster has submitted or taken."""
 _OPTIONS = frozenset(
     {"steps", "model", "priority", "min_gpus", "max_gpus", "grace_seconds", "checkpoint_seconds", "tenant"}
@@ -35,7 +35,6 @@ _FEATURES = re.compile(r"[\w.:-]+(?:\|[\w.:-]+)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_NAME = 200
 """Of a job of Muster; names in Slurm may be longer, and hold any character."""
-_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _GB_PER_MIB = 1024**2 / 1e9
 
 log = structlog.get_logger()
@@ -58,6 +57,8 @@ class Adopted:
     job: int
     user: str
     request: dict[str, Any]
+    last_run: int = -1
+    """Slurm's count of restarts in the last run that Muster has started; -1: it has started none."""
 
     @property
     def comment(self) -> str:
@@ -189,12 +190,12 @@ def _check_kept(values: Mapping[str, str]) -> None:
 
 def _memory_mib(values: Mapping[str, str], nodes: int) -> float:
     """Return the memory that a job requests in all; 0 if it states none, which is all of a node."""
-    for_each_node = _mib(values["MinMemory"])
+    for_each_node = mib(values["MinMemory"])
     if not for_each_node and not values["mem-per-tres"]:
         return 0.0
     # It may be stated for each CPU or GPU: only Slurm's own sum says so.
     in_all = dict(item.partition("=")[::2] for item in values["tres-alloc"].split(","))
-    return _mib(in_all["mem"]) if "mem" in in_all else for_each_node * nodes
+    return mib(in_all["mem"]) if "mem" in in_all else for_each_node * nodes
 
 
 def _constraint(features: str, gpu_type: str) -> str:
@@ -237,11 +238,6 @@ def _number(text: str) -> int:
     """Return the lower end of a number or a range."""
     digits = re.match(r"\d+", text)
     return int(digits[0]) if digits else 0
-
-
-def _mib(text: str) -> float:
-    found = re.match(r"([\d.]+)([KMGT]?)", text)
-    return float(found[1]) * _MIB[found[2] or "M"] if found else 0.0
 
 
 def _short(error: ValueError) -> str:

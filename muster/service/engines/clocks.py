@@ -1,0 +1,66 @@
+"""By how much the clocks of other machines differ from this one's: the one place that knows it.
+
+An engine reads times of other machines: when a process of theirs ended, or what time it is there. Of the latter it
+knows before and after which moments of this machine's clock it was read. This bounds the difference; several readings
+bound it more closely, until they contradict each other because a clock was set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from math import inf
+
+import structlog
+
+NOTABLE_SECONDS = 2.0
+"""Difference from which on it is named; clocks that are kept right differ by milliseconds."""
+
+log = structlog.get_logger()
+
+
+class Clocks:
+    """The clocks of other machines, by name."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._bounds: dict[str, tuple[float, float]] = {}
+        """Within which each is ahead of this machine's clock, in seconds."""
+        self._named: set[str] = set()
+
+    def note(self, machine: str, shown: float, asked: float, step: float = 0.0) -> None:
+        """Take what a clock has shown at a moment from `asked` to now; it counts in steps of so many seconds."""
+        least, most = shown - self._now(), shown + step - asked
+        before = self._bounds.get(machine, (-inf, inf))
+        both = max(least, before[0]), min(most, before[1])
+        self._bounds[machine] = both if both[0] <= both[1] else (least, most)
+        self._name(machine)
+
+    def ahead(self, machine: str) -> float:
+        """Return by how many seconds a clock is ahead at the least; negative: it is behind; 0: none was read.
+
+        In tenths, so that it stays as it is while the bounds come closer.
+        """
+        least, most = self._bounds.get(machine, (0.0, 0.0))
+        return round(min(max(least, 0.0), most), 1)
+
+    def here(self, machine: str, moment: float) -> float:
+        """Return a time of another machine by this one's clock, both in Unix seconds."""
+        return moment - self.ahead(machine)
+
+    def keep(self, machines: Collection[str]) -> None:
+        """Forget the clocks of all other machines."""
+        self._bounds = {name: bounds for name, bounds in self._bounds.items() if name in machines}
+
+    def differences(self) -> dict[str, float]:
+        """Return by how many seconds each clock is ahead at the least."""
+        return {machine: self.ahead(machine) for machine in self._bounds}
+
+    def _name(self, machine: str) -> None:
+        """Log a difference once."""
+        ahead = self.ahead(machine)
+        if abs(ahead) < NOTABLE_SECONDS:
+            self._named.discard(machine)
+        elif machine not in self._named:
+            self._named.add(machine)
+            log.warning("a clock differs", machine=machine, ahead_seconds=round(ahead, 1))

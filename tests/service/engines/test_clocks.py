@@ -1,0 +1,50 @@
+"""What readings of other machines' clocks say of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.service.engines.clocks import Clocks
+
+
+@given(
+    ahead=st.integers(-4000, 4000),
+    readings=st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5), st.floats(0, 10)), min_size=1, max_size=9),
+    step=st.sampled_from([0.0, 1.0]),
+)
+def test_no_difference_is_named_that_readings_do_not_show(
+    ahead: int, readings: list[tuple[float, float, float]], step: float
+) -> None:
+    """Each reading is taken at a moment between a question and its answer, which the reader does not know."""
+    now = 1e6
+    clocks = Clocks(lambda: now)
+    widths = []
+    for before, after, passed in readings:
+        asked = now + passed
+        read, now = asked + before, asked + before + after
+        shown = (read + ahead) // step * step if step else read + ahead
+        clocks.note("other", shown, asked, step)
+        widths.append(before + after + step)
+    found = clocks.ahead("other")
+    rounding = 0.051
+    assert abs(found) <= abs(ahead) + rounding
+    assert abs(ahead) - abs(found) <= min(widths) + rounding
+    assert clocks.here("other", 5e5) == pytest.approx(5e5 - found)
+
+
+def test_a_clock_that_was_set_is_read_again() -> None:
+    clocks = Clocks(lambda: 1000.0)
+    clocks.note("other", 1600.0, 1000.0)
+    assert clocks.differences() == {"other": 600.0}
+    clocks.note("other", 1000.0, 1000.0)
+    assert clocks.differences() == {"other": 0.0}
+
+
+def test_a_clock_that_was_not_read_counts_as_right() -> None:
+    clocks = Clocks()
+    assert clocks.here("other", 7.0) == 7.0
+    clocks.note("gone", 0.0, 1000.0)
+    clocks.keep(["other"])
+    assert clocks.differences() == {}

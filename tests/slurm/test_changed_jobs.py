@@ -1,0 +1,67 @@
+"""An administrator changes a job of Muster in Slurm: what it really has is on record, and it is not started again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.service.cli.daemons import open_folder
+from tests.slurm.cluster import SlurmCluster, wait_for
+from tests.slurm.test_serving import Site
+
+pytestmark = pytest.mark.needs_slurm
+
+
+@pytest.fixture
+def site(slurm: SlurmCluster) -> Iterator[Site]:
+    with open_folder(0o711) as folder:
+        yield Site(slurm, folder / "home")
+
+
+def changed_while_it_waits(site: Site, *settings: str) -> str:
+    """Submit a job; change it before it begins in Slurm."""
+    before = set(site.slurm_numbers())
+    partition = ("scontrol", "update", "partitionname=train")
+    site.slurm.run(*partition, "state=down")
+    try:
+        job = site.submit("--gpus", "2", "--cpus", "6", "--memory", "20")
+        wait_for(lambda: set(site.slurm_numbers()) > before, lambda: "it is not submitted")
+        (number,) = set(site.slurm_numbers()) - before
+        site.slurm.run("scontrol", "update", f"jobid={number}", *settings)
+    finally:
+        site.slurm.run(*partition, "state=up")
+    return job
+
+
+def test_what_a_changed_job_has_is_on_record(site: Site) -> None:
+    with site.serves():
+        job = changed_while_it_waits(
+            site, "CPUsPerTask=3", "NumCPUs=3", "MinCPUsNode=3", "MinMemoryNode=2000"
+        )
+        wait_for(lambda: site.status(job)["steps_done"] > 0, lambda: f"no step: {site.status(job)}")
+        found = site.status(job)
+        (held,) = found["holds"]
+        assert (held["gpus"], held["cpus"], held["memory_gb"]) == (2.0, 3.0, 2.097152)
+        assert "3 CPU, 2.1 GB" in " ".join(site.muster("why", job).split())
+        events = [(one["kind"], one["detail"]) for one in found["events"]]
+        assert ("has other amounts", f"{held['node']}: 3 CPU, 2.1 GB, not by Muster") in events
+        assert found["starts"] == 1
+        site.muster("hold", job)
+        site.wait(job, state="held")
+        site.muster("release", job)
+        (held,) = site.wait(job, phase="running")["holds"]
+        assert held["cpus"] == 6.0
+        assert site.wait(job, state="completed")["starts"] == 2
+
+
+def test_a_job_that_is_cancelled_before_it_begins_leaves_slurm(site: Site) -> None:
+    """An administrator holds it there; Muster has submitted it itself."""
+    before = set(site.slurm_numbers())
+    with site.serves():
+        job = changed_while_it_waits(site, "Priority=0")
+        (number,) = set(site.slurm_numbers()) - before
+        site.muster("cancel", job)
+        site.wait(job, state="cancelled")
+        shown = ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T")
+        wait_for(lambda: site.slurm.run(*shown).strip() == "CANCELLED", lambda: site.slurm.run(*shown))
