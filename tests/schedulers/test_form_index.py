@@ -27,11 +27,11 @@ LAYERS["alexnet"] = replace(LAYERS["alexnet"], gradient_gb=5.0)
 
 def looking_everywhere(
     books: Books, draft: PlacementDraft, before: PlacementDraft, gangs: Gangs, *others: Any
-) -> bool:
+) -> None:
     """Place the same jobs with a constraint that allows all nodes: each search then looks at all of them."""
     everywhere = np.ones((2, gangs.node_allowed.shape[1]), np.bool_)
     constrained = gangs._replace(constraint=np.ones_like(gangs.constraint), node_allowed=everywhere)
-    return place_on_network(books, draft, before, constrained, *others)
+    place_on_network(books, draft, before, constrained, *others)
 
 
 def a_run(random: np.random.Generator, cluster: Cluster, order: str, restart: float) -> Run:
