@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
@@ -10,9 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from experiments.joint.seeing import Seeing
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.contract import Snapshot
+from muster.schedulers.joint.sizes import learns_as_it_grows
 from muster.schedulers.registry import build
 from muster.simulation import Options, Rules, Run, simulate
 from muster.workload.jobs import JobTable
@@ -72,7 +75,17 @@ class PowerOfGpus:
             fact["finish"] = max(now, float(fact["resumes"])) + left / float(fact["rate"])
 
 
-def run_of(seconds: Sequence[float], law: Law, round_seconds: float | None = None) -> Run:
+def as_it_is(snapshot: Snapshot) -> Snapshot:
+    """What a scheduler sees by itself."""
+    return snapshot
+
+
+def run_of(
+    seconds: Sequence[float],
+    law: Law,
+    round_seconds: float | None = None,
+    look: Callable[[Snapshot], Snapshot] = as_it_is,
+) -> Run:
     """The run of jobs that come at once and take so long on a GPU."""
     elastic: dict[str, Any] = {
         "min_gpus": 1,
@@ -81,7 +94,9 @@ def run_of(seconds: Sequence[float], law: Law, round_seconds: float | None = Non
     }
     rules = Rules("power", "A test.", round_seconds=round_seconds, work=partial(PowerOfGpus, law=law))
     trace = jobs_of(*(job(0, each, **elastic) for each in seconds))
-    return simulate(trace, cluster_of(GPUS), build("srtf+joint"), Options(network="none", rules=rules))
+    return simulate(
+        trace, cluster_of(GPUS), Seeing(build("srtf+joint"), look), Options(network="none", rules=rules)
+    )
 
 
 def best_mean(seconds: Floats) -> float:
@@ -108,3 +123,17 @@ def test_a_job_grows_as_soon_as_it_knows_its_speed() -> None:
     held = result.record.allocations.sort("from_seconds")
     assert held["gpus"].to_list() == [2, 4, 8, 16]
     assert held["from_seconds"].to_list() == [0.0, 60.0, 120.0, 180.0]
+
+
+@pytest.mark.parametrize(("growth", "learns"), [(1.0, False), (2.0, True), (4.0, False)])
+def test_which_jobs_learn_before_they_grow_further(growth: float, learns: bool) -> None:
+    """Twice its GPUs are not known, twice and not four times, or both."""
+    found: list[bool] = []
+
+    def look(snapshot: Snapshot) -> Snapshot:
+        found.extend(learns_as_it_grows(snapshot).tolist())
+        return snapshot
+
+    run_of([8_000.0], Law(power=1.0, pause_seconds=50.0, growth=growth), round_seconds=60.0, look=look)
+    assert any(found) == learns
+    assert not found[0]
