@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.elastic.ground import FURTHER_SETTINGS, elastic, rubick
-from experiments.joint import dally, mixed, smd, synergy
+from experiments.joint import dally, everyday, mixed, smd, synergy
 from experiments.joint.ablations import ablations, beliefs
 from experiments.joint.ground import Case, Cell, Ground, Make, table
 
@@ -25,6 +25,7 @@ _SCHEDULERS = ("fifo", "las", "srtf")
 _ORDERS = ("fifo", "las", "gittins", "srtf")
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
+    "everyday": lambda given: everyday.lines(given.only, given.reference),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "synergy": lambda given: synergy.lines(given.scheduler or _ORDERS, given.seeds, given.only),

@@ -1,0 +1,127 @@
+"""Queues that users have, under the default scheduler and under joint, as `muster compare` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import muster
+from muster.schedulers.presets import DEFAULT_SCHEDULER
+from muster.workload.generators import mixed, philly_like, synergy
+from muster.workload.trace import Trace, read_trace, trace_of
+
+JOINT = "gittins+joint"
+_TWO_RACKS = str(Path(__file__).parents[2] / "examples" / "two-racks.toml")
+_SERVERS = "4x8gpu,24cpu,500gb"
+_PHILLY = {"": "philly.csv.xz", ", tenants": "philly_with_tenants.csv.xz"}
+_PARTS = (("", 50_000), ("", 80_000), (", tenants", 30_000), (", tenants", 55_000))
+_PART_JOBS, _PART_GPUS = 3_000, 160
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Jobs and where they run; those of the reference data are read from its folder."""
+
+    name: str
+    cluster: str
+    generated: Callable[[], Trace] | None = None
+    read: Callable[[Path], Trace] | None = None
+
+    def trace(self, reference: Path | None) -> Trace | None:
+        """The jobs; None where they are those of the reference data, and no folder is given."""
+        if self.generated is not None:
+            return self.generated()
+        return None if self.read is None or reference is None else self.read(reference)
+
+
+def _synergy(jobs: int, load: float, split: tuple[int, int, int], seed: int) -> Trace:
+    return synergy.generate(jobs, load, split, multi_gpu=True, seed=seed)
+
+
+def _philly(file: str, first: int, load: float, reference: Path) -> Trace:
+    """3,000 jobs of the log by time, without those above 80 GPUs, arriving so that they want this part of 160 GPUs."""
+    jobs = read_trace(reference / "data" / "traces" / file).jobs.sort("submit_seconds", maintain_order=True)
+    jobs = jobs.slice(first, _PART_JOBS).filter(pl.col("gpus") <= _PART_GPUS // 2)
+    seconds, submit = jobs["duration_seconds"].to_numpy(), jobs["submit_seconds"].to_numpy()
+    submit = submit - submit[0]
+    work = float((jobs["gpus"].to_numpy() * seconds).sum())
+    columns = {
+        "job_id": np.arange(len(jobs)),
+        "submit_seconds": (submit * work / (_PART_GPUS * load) / submit[-1]).round(1),
+        "gpus": jobs["gpus"],
+        "duration_seconds": seconds,
+        "tenant": jobs["tenant"],
+    }
+    return trace_of(columns, file)
+
+
+def _file(path: str, mapping: Mapping[str, str] | None, reference: Path) -> Trace:
+    return read_trace(reference / "parity" / path, mapping=mapping)
+
+
+def queues() -> Iterator[Queue]:
+    """All of them; gangs on the demo's cluster depend on its network."""
+    for name, split in (("demo", (40, 40, 20)), ("language models", (0, 100, 0))):
+        for seed in range(1, 6 if name == "demo" else 4):
+            yield Queue(f"{name}, seed {seed}", _TWO_RACKS, partial(_synergy, 1_000, 5.0, split, seed))
+    yield Queue("tutorial: compare", _SERVERS, partial(_synergy, 150, 1.5, (40, 40, 20), 1))
+    yield Queue("tutorial: first scheduler", _SERVERS, partial(mixed.generate, 400, 32, 0.9, seed=3))
+    yield Queue("scarce memory", "4x8gpu,24cpu,200gb", partial(_synergy, 200, 6.0, (40, 40, 20), 1))
+    yield Queue("like Philly", "32x8gpu", partial(philly_like.generate, 2_000, seed=1))
+    for tenants, first in _PARTS:
+        for load in (0.8, 1.2, 3.0):
+            read = partial(_philly, _PHILLY[tenants], first, load)
+            name = f"Philly{tenants}, from job {first:,}, load {load:g}"
+            yield Queue(name, "20x8gpu,96cpu,500gb", read=read)
+    slurm = {
+        "job_id": "job",
+        "submit_seconds": "submitted",
+        "gpus": "gpus",
+        "duration_seconds": "true_duration_s",
+        "user": "user",
+    }
+    for run in ("run1", "run3_multifactor"):
+        read = partial(_file, f"slurm/{run}_jobs.csv", slurm)
+        yield Queue(f"Slurm log, {run}", "8x8gpu,48cpu,500gb", read=read)
+    gangs = "synergy/multi_4perhour_33-33-33_1000.csv"
+    yield Queue("Synergy's gangs, 4/h", "synergy-16", read=partial(_file, gangs, None))
+    single = "synergy/single_9perhour_20-70-10_1000.csv"
+    yield Queue("Synergy's jobs of one GPU, 9/h", "synergy-16", read=partial(_file, single, None))
+    yield Queue("mixed", "16x8gpu", read=partial(_file, "fifo/mixed_128gpus_1000.csv", None))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What counts of a run: seconds, and GPU-hours that restarts took."""
+
+    jct: float
+    p99: float
+    wait: float
+    restarts: float
+
+
+def ran(trace: Trace, cluster: str, scheduler: str) -> Ran:
+    """The figures of a run with all defaults."""
+    result = muster.simulate(trace, cluster, scheduler)
+    jct, wait = result.summary["jct_seconds"], result.summary["wait_seconds"]
+    lost = float((result.jobs["restart_seconds"] * result.jobs["gpus"]).sum()) / 3600
+    return Ran(jct["mean"], jct["p99"], wait["mean"], lost)
+
+
+def lines(only: str, reference: Path | None) -> Iterator[str]:
+    """A line for each queue whose name contains the text: joint's ratios, waits and restarts of both."""
+    for queue in queues():
+        trace = queue.trace(reference) if only in queue.name else None
+        if trace is None:
+            continue
+        default, joint = (ran(trace, queue.cluster, name) for name in (DEFAULT_SCHEDULER, JOINT))
+        yield (
+            f"{queue.name:44} {default.jct / 3600:7.2f} h {joint.jct / default.jct:6.3f} "
+            f"p99 {joint.p99 / default.p99:6.3f}  wait {default.wait / 60:8.2f}, {joint.wait / 60:8.2f} min  "
+            f"restarts {default.restarts:6.1f}, {joint.restarts:6.1f} GPU-hours"
+        )
