@@ -50,9 +50,11 @@ def test_what_a_changed_job_has_is_on_record(site: Site) -> None:
         site.muster("hold", job)
         site.wait(job, state="held")
         site.muster("release", job)
-        (held,) = site.wait(job, phase="running")["holds"]
-        assert held["cpus"] == 6.0
-        assert site.wait(job, state="completed")["starts"] == 2
+        found = site.wait(job, state="completed")
+        assert found["starts"] == 2
+        events = [(one["kind"], one["detail"]) for one in found["events"]]
+        assert events.count(("started", f"{held['node']}: 2 GPUs, 6 CPU")) == 2
+        assert [kind for kind, _ in events].count("has other amounts") == 1
 
 
 def test_a_job_that_is_cancelled_before_it_begins_leaves_slurm(site: Site) -> None:
