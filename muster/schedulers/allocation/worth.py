@@ -39,17 +39,19 @@ class Worth:
         self.lost: Floats = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
         """By position: the part of a running job's speed that an interruption loses within the horizon."""
 
-    def of(self, plan: PlacementDraft, relative: Floats | None = None) -> float:
+    def of(self, plan: PlacementDraft, relative: Floats | None = None, restarts: bool = True) -> float:
         """Return the weighted speed of all jobs of a plan, less the part of it that its restarts lose in the horizon.
 
-        That they run counts as well. Each job counts `relative` times its weight. Where a resize restarts nothing,
-        gangs on several machines first get what is left there.
+        That they run counts as well. Each job counts `relative` times its weight; without `restarts` these lose
+        nothing. Where a resize restarts nothing, gangs on several machines first get what is left there.
         """
         snapshot, gangs = self._view, self._gangs
         books, index = snapshot.ledger.books, snapshot.jobs.index
         if relative is not None:
             gangs = gangs._replace(weight=gangs.weight * relative)
-        return worth_of(books, index, gangs, plan, self.lost, snapshot.resize_restarts, self._running)
+        return worth_of(
+            books, index, gangs, plan, self.lost * restarts, snapshot.resize_restarts, self._running
+        )
 
     def at_most(self, may_run: Ints, gpus: int) -> float:
         """Return what a plan is worth at most that has no jobs but these, on so many GPUs.

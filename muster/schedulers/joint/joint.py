@@ -167,7 +167,8 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
     Each job counts as fast as it is known to be on the machines that it has. Of those that are placed again, the ones
-    that run stay in one more draft. Running jobs of another size than they hold are placed again in any case.
+    that run stay in one more draft, if that was worth more but for its restarts. Running jobs of another size than
+    they hold are placed again in any case.
     """
     snapshot, opened = given.snapshot, given.opened
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
@@ -186,7 +187,8 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     if max(worths) < most - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = given.keeping(np.zeros(len(keeps), np.bool_))
         _place(given, gangs, again, order, np.zeros(len(worth.lost)))
-        if (keeps & (again.first < 0)).any():
+        if_free = worth.of(again, as_placed(given, sizes, again), restarts=False)
+        if if_free > max(worths) and (keeps & (again.first < 0)).any():
             drafts.append(given.keeping(keeps & (again.first >= 0)))
             _place(given, gangs, drafts[-1], order, worth.lost)
             worths.append(worth.of(drafts[-1], as_placed(given, sizes, drafts[-1])))
