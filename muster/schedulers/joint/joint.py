@@ -146,7 +146,7 @@ class Joint(DraftAllocator):
             sizes = sizes_for_all(given, options)
             tried.append(_best_draft(given, weighted, sizes))
             factor = as_placed(given, sizes, tried[-1][1])
-            if (factor == 1.0).all():
+            if factor is None or (factor == 1.0).all():
                 break
             options = worth_less(options, sizes, factor)
         return _best(tried)[1]
@@ -188,12 +188,13 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
         again = given.keeping(np.zeros(len(keeps), np.bool_))
         _place(given, gangs, again, order, np.zeros(len(worth.lost)))
         if_free = worth.of(again, as_placed(given, sizes, again), restarts=False)
-        if if_free > max(worths) and (keeps & (again.first < 0)).any():
-            drafts.append(given.keeping(keeps & (again.first >= 0)))
-            _place(given, gangs, drafts[-1], order, worth.lost)
-            worths.append(worth.of(drafts[-1], as_placed(given, sizes, drafts[-1])))
-        drafts.append(again)
-        worths.append(worth.of(again, as_placed(given, sizes, again)))
+        if if_free > max(worths):
+            if (keeps & (again.first < 0)).any():
+                drafts.append(given.keeping(keeps & (again.first >= 0)))
+                _place(given, gangs, drafts[-1], order, worth.lost)
+                worths.append(worth.of(drafts[-1], as_placed(given, sizes, drafts[-1])))
+            drafts.append(again)
+            worths.append(worth.of(again, as_placed(given, sizes, again)))
     return list(zip(worths, drafts, strict=True))
 
 

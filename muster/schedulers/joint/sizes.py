@@ -278,15 +278,15 @@ def _known_factor(given: AllocationInput, sizes: TypedSizes, kept: Floats) -> Fl
     return factor
 
 
-def as_placed(given: AllocationInput, sizes: TypedSizes, draft: PlacementDraft) -> Floats:
+def as_placed(given: AllocationInput, sizes: TypedSizes, draft: PlacementDraft) -> Floats | None:
     """Return how fast each job is known to be on the machines of a draft, relative to as few as hold its GPUs.
 
-    On a network the forms of places say it.
+    None where nothing is known of that, or where on a network the forms of places say it.
     """
-    factor = np.ones(len(sizes.at))
     if given.snapshot.size_speeds is None or len(forms_of(given.snapshot, sizes.gpus).line):
-        return factor
-    machines, number = np.zeros(len(factor), np.int64), draft.first.copy()
+        return None
+    factor, machines = np.ones(len(sizes.at)), np.zeros(len(sizes.at), np.int64)
+    number = draft.first.copy()
     while (number >= 0).any():
         more = number >= 0
         machines[more] += 1
