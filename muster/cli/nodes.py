@@ -41,7 +41,7 @@ def nodes(as_json: flags.Json = False) -> None:
             *([_busy(node)] if busy_known else []),
             _jobs(node),
         )
-    show(table, *found["notices"])
+    show(table, *found.get("notices", ()))
 
 
 def drain(

@@ -85,10 +85,10 @@ def _are(nodes: Sequence[str], what: str) -> str:
 
 
 def differing_clocks(status: DaemonStatus) -> list[str]:
-    """Which machines have another time of day than the daemon's, and by how much."""
+    """Return which machines have another time of day than the daemon's, and by how much."""
     return [
         f"The clock of {machine} is {duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} that of the daemon."
-        " Hint: keep the clocks of all machines by NTP."
+        " Hint: synchronize the clocks of all machines with NTP."
         for machine, ahead in sorted(status.clocks.items())
         if abs(ahead) >= NOTABLE_SECONDS
     ]

@@ -45,10 +45,14 @@ def test_jobs_run_and_are_charged_with_another_clock(slurm: SlurmCluster, ahead:
         job = site.submit("--gpus", "2", "--cpus", "4")
         site.wait(job, phase="running")
         began = time.monotonic()
-        wait_for(lambda: site.status(job)["steps_done"] > 2, lambda: f"no step: {site.status(job)}")
+        wait_for(
+            lambda: site.status(job)["steps_done"] > 2 and time.monotonic() - began > 6.0,
+            lambda: f"no step: {site.status(job)}",
+        )
         seconds = time.monotonic() - began
         site.muster("hold", job)
-        assert site.wait(job, state="held")["run_seconds"] >= seconds
+        # Slurm's ends are whole seconds, and one reading of its clock bounds the difference to a second.
+        assert site.wait(job, state="held")["run_seconds"] > seconds - 3.0
         site.muster("release", job)
         site.wait(job, state="completed")
 
@@ -62,10 +66,12 @@ def test_a_clock_that_slurm_does_not_accept_is_named(slurm: SlurmCluster) -> Non
         conf.write_text(slurm.conf.read_text().replace(f"socket={slurm.folder}/", f"socket={folder}/"))
         environment = {**site.person.environment, "SLURM_CONF": str(conf)}
         with subprocess.Popen(munged(folder), env=environment, stderr=subprocess.DEVNULL) as process:
-            wait_for((folder / "munge.socket").exists, lambda: "munged does not start")
-            site.person = replace(site.person, environment=environment)
-            done = site.person.types(site.home, "serve", "--engine", "slurm", "--partition", "train")
-            process.kill()
+            try:
+                wait_for((folder / "munge.socket").exists, lambda: "munged does not start")
+                site.person = replace(site.person, environment=environment)
+                done = site.person.types(site.home, "serve", "--engine", "slurm", "--partition", "train")
+            finally:
+                process.kill()
         assert (done.returncode, done.stdout) == (1, "")
         assert "compare this machine's clock and authentication key with slurmctld's" in " ".join(
             done.stderr.split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -207,18 +208,24 @@ def test_a_job_that_may_not_be_requeued_runs_on_by_itself(site: SubmittingSite) 
         assert not site.notices()
 
 
-def test_a_run_without_a_daemon_is_not_made_again(site: SubmittingSite) -> None:
-    """Its owner has released it meanwhile, and Slurm has run it to its end."""
+@pytest.mark.parametrize("by", ["muster", "owner"])
+def test_a_run_without_a_daemon_is_not_made_again(site: SubmittingSite, by: str) -> None:
+    """Its owner has released it meanwhile, and Slurm has run it to its end; its start may live in the record."""
     over, ran = site.home.parent / "over", site.home.parent / "ran"
     script = f"until test -e {over}; do sleep 0.1; done; echo >> {ran}"
     with site.serves():
         number = site.sbatch("--gres=gpu:1", "--mem=1G", "--comment=muster:", script=script)
         (job,) = site.taken()
         site.wait(job, phase="running")
-        site.muster("hold", job)
-        site.wait(job, state="held")
-        wait_for(lambda: site.state(number) == "PENDING", lambda: site.shown(number))
+        if by == "muster":
+            site.muster("hold", job)
+            site.wait(job, state="held")
+    if by == "owner":
+        site.slurm.run("scontrol", "requeuehold", number)
+    wait_for(lambda: site.state(number) == "PENDING", lambda: site.shown(number))
     over.touch()
+    ended = time.monotonic()  # slurmd refuses what begins in the second of an end
+    wait_for(lambda: time.monotonic() > ended + 2.0, lambda: "time stands still")
     site.slurm.run("scontrol", "release", number)
     site.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")  # not two minutes later
     wait_for(lambda: site.state(number) == "COMPLETED", lambda: site.shown(number))

@@ -465,7 +465,7 @@ class NodeList(BaseModel):
     """All nodes."""
 
     nodes: list[NodeState]
-    notices: list[str]
+    notices: list[str] = []
     """What an administrator has to set right: clocks that differ."""
 
 

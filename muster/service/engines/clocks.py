@@ -19,13 +19,13 @@ NOTABLE_SECONDS = 2.0
 log = structlog.get_logger()
 
 
-class Clocks:
+class MachineClocks:
     """The clocks of other machines, by name."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._bounds: dict[str, tuple[float, float]] = {}
-        """Within which each is ahead of this machine's clock, in seconds."""
+        """Lower and upper bound of how far each is ahead of this machine's clock, in seconds."""
         self._named: set[str] = set()
 
     def note(self, machine: str, shown: float, asked: float, step: float = 0.0) -> None:
@@ -47,6 +47,10 @@ class Clocks:
     def here(self, machine: str, moment: float) -> float:
         """Return a time of another machine by this one's clock, both in Unix seconds."""
         return moment - self.ahead(machine)
+
+    def at_the_latest(self, machine: str, moment: float) -> float:
+        """Return the latest that a time of another machine may be by this one's clock."""
+        return moment - self._bounds.get(machine, (0.0, 0.0))[0]
 
     def keep(self, machines: Collection[str]) -> None:
         """Forget the clocks of all other machines."""

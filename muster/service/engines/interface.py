@@ -145,7 +145,7 @@ class CloseJob:
     """A job of which the engine keeps something has ended, or was cancelled; nothing of it will start any more."""
 
     key: str
-    """As in `SubmittedJob`, or `KeptJob.whose`."""
+    """As in `SubmittedJob`, or `ReservedJob.whose`."""
     job: int
     completed: bool
     epoch: int = 0
@@ -238,7 +238,7 @@ class SubmittedJob:
 
 
 @dataclass(frozen=True)
-class KeptJob:
+class ReservedJob:
     """A job of Muster without a start, of which the engine keeps something for its next one."""
 
     job: int
@@ -278,7 +278,7 @@ class EngineView:
     untaken: Sequence[UntakenJob] = ()
     ended_alone: Sequence[Observed] = ()
     """How jobs of `submitted` ended that the engine ran without a start of ours (epoch 0), until they are closed."""
-    kept: Sequence[KeptJob] = ()
+    kept: Sequence[ReservedJob] = ()
     """Reported until it is closed, or has a start again."""
     gpu_use: Mapping[str, Sequence[GpuUse | None]] = field(default_factory=dict)
     """How busy the GPUs of a node are, by its name; None where the driver does not answer. Empty: it is not known."""

@@ -239,7 +239,7 @@ def test_why_says_what_a_running_job_would_gain(api: Serving) -> None:
 def test_clocks_that_differ_are_named_beside_the_nodes(api: Serving) -> None:
     api.status.clocks = {"node-0": 3600.0, "node-1": -2.0, "node-2": 1.9}
     assert api.ask("GET", "/v1/nodes").json["notices"] == [
-        f"The clock of {words} that of the daemon. Hint: keep the clocks of all machines by NTP."
+        f"The clock of {words} that of the daemon. Hint: synchronize the clocks of all machines with NTP."
         for words in ("node-0 is 1.00 h ahead of", "node-1 is 2.00 s behind")
     ]
 

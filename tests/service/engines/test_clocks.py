@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.service.engines.clocks import Clocks
+from muster.service.engines.clocks import MachineClocks
 
 
 @given(
@@ -19,7 +19,7 @@ def test_no_difference_is_named_that_readings_do_not_show(
 ) -> None:
     """Each reading is taken at a moment between a question and its answer, which the reader does not know."""
     now = 1e6
-    clocks = Clocks(lambda: now)
+    clocks = MachineClocks(lambda: now)
     widths = []
     for before, after, passed in readings:
         asked = now + passed
@@ -35,7 +35,7 @@ def test_no_difference_is_named_that_readings_do_not_show(
 
 
 def test_a_clock_that_was_set_is_read_again() -> None:
-    clocks = Clocks(lambda: 1000.0)
+    clocks = MachineClocks(lambda: 1000.0)
     clocks.note("other", 1600.0, 1000.0)
     assert clocks.differences() == {"other": 600.0}
     clocks.note("other", 1000.0, 1000.0)
@@ -43,7 +43,7 @@ def test_a_clock_that_was_set_is_read_again() -> None:
 
 
 def test_a_clock_that_was_not_read_counts_as_right() -> None:
-    clocks = Clocks()
+    clocks = MachineClocks()
     assert clocks.here("other", 7.0) == 7.0
     clocks.note("gone", 0.0, 1000.0)
     clocks.keep(["other"])

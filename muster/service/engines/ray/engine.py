@@ -27,7 +27,7 @@ import structlog
 from muster.extras import DISTRIBUTION
 from muster.files import write_aside
 from muster.gpu_use import GpuUse
-from muster.service.engines.clocks import Clocks
+from muster.service.engines.clocks import MachineClocks
 from muster.service.engines.identity import identity_of
 from muster.service.engines.interface import (
     Command,
@@ -79,7 +79,7 @@ class RayEngine(ReadsRunFolders):
         """Those that are alive, by name."""
         self._answered: dict[str, tuple[float, EngineNode]] = {}
         """Nodes as they were when they answered last, and when (monotonic) that was."""
-        self._clocks = Clocks()
+        self._clocks = MachineClocks()
         self._gpu_use: Mapping[str, Sequence[GpuUse | None]] = {}
         self._asked = 0.0
         """When (monotonic) the agents were asked last."""

@@ -29,7 +29,7 @@ from typing import Any
 import structlog
 
 from muster.cluster import Cluster
-from muster.service.engines.clocks import Clocks
+from muster.service.engines.clocks import MachineClocks
 from muster.service.engines.interface import (
     AdoptJob,
     CloseJob,
@@ -39,11 +39,11 @@ from muster.service.engines.interface import (
     EngineView,
     Exit,
     ForgetStart,
-    KeptJob,
     KillStart,
     Launch,
     Observed,
     OwnerRequest,
+    ReservedJob,
     ResizeStart,
     SendNotice,
     SubmittedJob,
@@ -124,7 +124,7 @@ class SlurmEngine(ReadsRunFolders):
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
         self._looked_at = self._clock_read_at = float("-inf")
-        self._clocks = Clocks()
+        self._clocks = MachineClocks()
         self._passed_on = passed_on(self._read_clock())
         self._look()
         self._look_at_nodes()
@@ -243,8 +243,9 @@ class SlurmEngine(ReadsRunFolders):
         ends = [
             (one, row, *outcome(row, StartRecord(one.job, 0, one.comment, [], launched=0.0)))
             for one, row in found
-            if row is not None and row.state not in LIVING and row.restarts != one.last_run
-            if self._records.living(one.job) is None and row.state != "CANCELLED"
+            if row is not None and row.state not in LIVING and row.state != "CANCELLED"
+            if one.last_run is not None and row.restarts > one.last_run
+            if self._records.living(one.job) is None
         ]
         return [
             Observed(one.job, 0, how, self._here(row.ended), status, _alone(message))
@@ -275,6 +276,7 @@ class SlurmEngine(ReadsRunFolders):
     def _update(self, record: StartRecord, now: float) -> None:
         """Bring what is known of a living start up to date."""
         row = self._row(record)
+        self._note_run(record, row)
         if row is None:
             self._end(record, Exit.LOST, now, None, "Slurm does not know it any more")
         elif row.restarts != record.restarts:
@@ -295,6 +297,14 @@ class SlurmEngine(ReadsRunFolders):
         elif record.stopping:
             self._take_back(row)
 
+    def _note_run(self, record: StartRecord, row: SlurmJob | None) -> None:
+        """Note the run of an owner's job that Muster has started, when it is first seen."""
+        if row is None or record.began or row.state == "PENDING" or row.restarts != record.restarts:
+            return
+        for one in list(self._adopted):
+            if one.job == record.job and one.last_run != record.restarts:
+                self._adopted.keep(replace(one, last_run=record.restarts))
+
     def _end_restarted(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start whose job Slurm has requeued, or brought back from before its release."""
         if row.restarts < record.restarts or record.forgotten:
@@ -309,6 +319,10 @@ class SlurmEngine(ReadsRunFolders):
             record.held_by_owner = not record.stopping
             by = "" if record.stopping else ", not by Muster"
             self._end(record, Exit.STOPPED, ended, None, f"requeued and held in Slurm{by}")
+            return
+        if row.state not in LIVING and any(one.job == record.job for one in self._adopted):
+            # It has run once more since, without Muster: how that ended is reported of the job.
+            self._end(record, Exit.LOST, ended, None, record.requeued or _NOT_BY_MUSTER)
             return
         record.requeued = record.requeued or _NOT_BY_MUSTER
         self._records.keep(record)
@@ -448,8 +462,6 @@ class SlurmEngine(ReadsRunFolders):
         """Put a start and its files on disk."""
         self._records.keep(record)
         if launch.key:
-            if (adopted := self._adopted.get(launch.key)) is not None:
-                self._adopted.keep(replace(adopted, last_run=record.restarts))
             write_submitted_start(launch, record.slurm_job, record.restarts)
         else:
             write_start(launch, self._addresses, self._passed_on)
@@ -479,7 +491,8 @@ class SlurmEngine(ReadsRunFolders):
         """
         ended = max((self._rows[record.slurm_job].last_end for record in records), default=0.0)
         # A requeue may count as submitted in the second after it.
-        time.sleep(min(max(self._here(ended + _SECOND) - time.time(), 0.0), 2.0 * _SECOND))
+        surely = self._clocks.at_the_latest(_SLURMCTLD, ended + _SECOND)
+        time.sleep(min(max(surely - time.time(), 0.0), 2.0 * _SECOND))
 
     def _note_release(self, record: StartRecord, message: str) -> None:
         """Note that Slurm has taken a start; the error if it has not."""
@@ -579,7 +592,8 @@ class SlurmEngine(ReadsRunFolders):
         )
         if row is None or new is None:
             raise SlurmError(f"job {key} is not held in Slurm any more")
-        adopted = Adopted(key, row.number, job, new.user, new.request.model_dump(mode="json"))
+        request = new.request.model_dump(mode="json")
+        adopted = Adopted(key, row.number, job, new.user, request, last_run=-1)
         self._adopted.keep(adopted)
         (message,) = change(self._commands, [f"update jobid={row.number} Comment={adopted.comment}"])
         if message:
@@ -594,7 +608,7 @@ class SlurmEngine(ReadsRunFolders):
                 raise SlurmError(f"scancel: {explained(done.stderr)}")
         self._adopted.drop(key)
 
-    def _kept(self) -> list[KeptJob]:
+    def _kept(self) -> list[ReservedJob]:
         """Return the jobs of `muster submit` that are held for a next start."""
         others = {one.comment for one in (*self._adopted, *(one for one in self._records if one.lives))}
         found = [
@@ -602,7 +616,7 @@ class SlurmEngine(ReadsRunFolders):
             for row in self._rows.values()
             if row.held and row.comment not in others
         ]
-        return [KeptJob(int(one["job"]), one["whose"]) for one in found if one is not None]
+        return [ReservedJob(int(one["job"]), one["whose"]) for one in found if one is not None]
 
     def _adopted_row(self, key: str) -> SlurmJob | None:
         """Return an adopted job in Slurm; None if it is not there, or not marked yet."""
@@ -645,7 +659,7 @@ class SlurmEngine(ReadsRunFolders):
         if row.held and start.held_by_owner:
             return StateRequest.HOLD, ""
         # Slurm forgets an ended job after MinJobAge.
-        again = row.state not in LIVING and _may_start_again(start, row)
+        again = row.state not in LIVING and row.restarts == start.restarts and _may_start_again(start, row)
         return None, f"requeuehold {row.number}" if again else ""
 
     def _recover(self, record: StartRecord) -> None:
@@ -742,7 +756,7 @@ def _holding(row: SlurmJob) -> str:
 
 
 def _alone(message: str) -> str:
-    """Return the message of an end to which Muster has not come."""
+    """Return the message of the end of a run that Muster did not start."""
     return f"released in Slurm by its owner; {message or 'it ended there'}"
 
 

@@ -57,8 +57,8 @@ class Adopted:
     job: int
     user: str
     request: dict[str, Any]
-    last_run: int = -1
-    """Slurm's count of restarts in the last run that Muster has started; -1: it has started none."""
+    last_run: int | None = None
+    """Slurm's count of restarts in the last run that Muster has started; -1: it has started none; None: not known."""
 
     @property
     def comment(self) -> str:
