@@ -95,6 +95,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
+    if arguments.ground in ("dally", "everyday") and arguments.scheduler:
+        parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
     for line in _lines(arguments):
         print(line, flush=True)
 

@@ -197,6 +197,21 @@ def test_of_alike_nodes_the_jobs_worth_least_make_room(weights: list[float], sto
     assert node_of[4] == node_of[weights.index(0.7)]
 
 
+def test_a_job_worth_little_leaves_where_others_are_worth_more() -> None:
+    """Three nodes of three GPUs and cores have two jobs of one GPU each, alike but for their weights."""
+    weights = np.array([1.0, 0.1, 1.0, 0.9, 0.45, 0.45, 0.3])
+    case = round_of(cluster_of(*[3] * 3, cpus_per_gpu=1.0), [("shared", 1)] * 7, SHARES_CORES)
+    with case.snapshot.transaction() as transaction:
+        draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
+    gangs = gangs_of(case.snapshot)._replace(
+        weight=weights,
+        constraint=np.array([1, 1, 2, 2, 3, 3, 0]),
+        node_allowed=np.vstack([np.ones(3, np.bool_), np.eye(3, dtype=np.bool_)]),
+    )
+    place_jointly(draft, gangs, np.arange(7), np.zeros(7), for_running(True), False)
+    assert {node: gpus for node, gpus, *_ in held(draft)[6]} == {0: 1}
+
+
 def speed_of(problem: Problem, draft: PlacementDraft, at: int) -> float:
     """The speed of one job of a draft."""
     weight = np.zeros(len(problem.gangs.gpus))

@@ -110,11 +110,11 @@ def best_mean(seconds: Floats) -> float:
     return float(total / len(seconds))
 
 
-@pytest.mark.parametrize("jobs", [2, 4, 8])
-def test_shares_of_a_queue_are_near_the_best(jobs: int) -> None:
+@pytest.mark.parametrize(("jobs", "above"), [(2, 0.005), (4, 0.01), (8, 0.035)])
+def test_shares_of_a_queue_are_near_the_best(jobs: int, above: float) -> None:
     seconds = np.linspace(1_000.0, 8_000.0, jobs)
     result = run_of(seconds.tolist(), Law(power=0.5))
-    assert result.record.jobs["jct_seconds"].to_numpy().mean() <= 1.035 * best_mean(seconds)
+    assert result.record.jobs["jct_seconds"].to_numpy().mean() <= (1 + above) * best_mean(seconds)
 
 
 def test_a_job_grows_as_soon_as_it_knows_its_speed() -> None:

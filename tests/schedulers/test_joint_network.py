@@ -140,9 +140,9 @@ def seen_beside_all(
     return made
 
 
-@given(st.integers(0, 2**32), st.sampled_from(["las", "srtf", "gittins"]))
+@given(st.integers(0, 2**32), st.sampled_from(["las", "srtf", "gittins"]), st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_drafts_that_run_others_are_made_if_one_may_win(seed: int, order: str) -> None:
+def test_drafts_that_run_others_are_made_if_one_may_win(seed: int, order: str, restarts: bool) -> None:
     """Gangs that the network hurts, jobs that share cores, and jobs that nothing hurts."""
     random = np.random.default_rng(seed)
     rows = [
@@ -158,7 +158,9 @@ def test_drafts_that_run_others_are_made_if_one_may_win(seed: int, order: str) -
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joint, "plans_on_network", seen_beside_all)
-        run(jobs_of(*rows), small_cluster(4, 4), f"{order}+joint", layers=layers, models=MODELS)
+        cluster = small_cluster(4, 4)
+        known: dict[str, Any] = {"layers": layers, "models": MODELS, "resize_restarts": restarts}
+        run(jobs_of(*rows), cluster, f"{order}+joint", restart_cost_seconds=60.0, **known)
 
 
 @pytest.mark.parametrize(("order", "seed"), [("las", 10), ("las", 11), ("srtf", 8)])

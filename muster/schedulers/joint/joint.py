@@ -56,7 +56,7 @@ _URGENT = 1000.0
 _SCARCEST = 4.0
 """A resource of which the jobs want more than so many times all there is counts as no scarcer than that."""
 _SPEED_UP = 0.75
-"""The power of its GPUs that an elastic job's speed is taken to be, where its progress is worth something to others.
+"""The power of its GPUs that an elastic job's speed is taken to be where the order is weighed.
 
 Where all jobs follow such a law, the best shares are those of heSRPT (Berg, Vesilo and Harchol-Balter 2020). With
 c = 1 / (1 - power), a second of the work of a job with k elastic jobs not before it counts `(k^c - (k-1)^c)^(1/c)`,
@@ -187,14 +187,14 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     if max(worths) < most - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = given.keeping(np.zeros(len(keeps), np.bool_))
         _place(given, gangs, again, order, np.zeros(len(worth.lost)))
-        if_free = worth.of(again, as_placed(given, sizes, again), restarts=False)
-        if if_free > max(worths):
-            if (keeps & (again.first < 0)).any():
+        relative = as_placed(given, sizes, again)
+        if worth.of(again, relative, restarts=False) > max(worths):
+            if (keeps & opened.movable & (again.first < 0)).any():
                 drafts.append(given.keeping(keeps & (again.first >= 0)))
                 _place(given, gangs, drafts[-1], order, worth.lost)
                 worths.append(worth.of(drafts[-1], as_placed(given, sizes, drafts[-1])))
             drafts.append(again)
-            worths.append(worth.of(again, as_placed(given, sizes, again)))
+            worths.append(worth.of(again, relative))
     return list(zip(worths, drafts, strict=True))
 
 

@@ -139,12 +139,13 @@ def place_jointly(draft, gangs, order, cost, running, apart_first):
 
     A job whose place is taken comes once more at the end.
 
-    `apart_first`: a gang takes what is free on several nodes before jobs leave one for it.
+    `apart_first`: a gang takes what is free on several nodes before jobs leave one for it, if all nodes are of a kind.
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef ForRunning counts = for_running_of(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL, apart_first)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL, False)
+    search.apart_first = apart_first and jobs.kind_count == 1
     _place_all(&search, ints(order))
 
 
@@ -263,7 +264,7 @@ cdef bint _place(Search* search, int64_t at, vector[int64_t]& queue, vector[bint
     if node >= 0:
         place_whole(draft, gangs, at, node, best)
         return True
-    if search.apart_first and gangs.kind_count == 1 and _place_on_fewest(search, at):
+    if search.apart_first and _place_on_fewest(search, at):
         return True
     found = _best_node(search, at)
     if found.node < 0:
@@ -284,14 +285,14 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     _candidates(search, at, nodes)
     for place in range(nodes.size()):
         node = nodes[place].second
-        if _another_gains_more(search, nodes, place):
-            continue
         least = _least_to_leave(search, at, node)
         if search.network != NULL and least > 0:
             continue  # The order decides which run; else jobs interrupt each other in turn.
         for leave in range(least, least + 3 if least >= 0 else least):
             if leave > 0 and most - _lost_worth(search, node, leave) <= best.gain:
                 break
+            if leave == 0 and _another_is_cheaper(search, nodes, place):
+                continue
             gain = _gain_on(search, at, node, leave)
             if gain > best.gain + _EPSILON or (
                 best.node >= 0 and gain > best.gain - _EPSILON and tighter(search.draft, node, best.node, -1)
@@ -300,8 +301,8 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     return best
 
 
-cdef bint _another_gains_more(Search* search, vector[Ranked]& nodes, size_t place) noexcept nogil:
-    """Whether another of the nodes is alike, with jobs that are worth less: it is tried in place of this one."""
+cdef bint _another_is_cheaper(Search* search, vector[Ranked]& nodes, size_t place) noexcept nogil:
+    """Whether another of the nodes is alike, with jobs worth less: these share with the job in place of those here."""
     cdef OnNode* here = _jobs_on(search, nodes[place].second)
     cdef OnNode* there
     cdef size_t other = place
@@ -445,7 +446,7 @@ cdef OnNode* _jobs_on(Search* search, int64_t node) noexcept nogil:
 
 
 cdef inline uint64_t _scattered(uint64_t number) noexcept nogil:
-    """A number that says which one it is made of, and sums of such numbers which ones."""
+    """A hash of 64 bits; the sum of several is one of all of them, in any order."""
     number = (number + 1) * <uint64_t> 0x9E3779B97F4A7C15
     number = (number ^ (number >> 32)) * <uint64_t> 0xD6E8FEB86659FD93
     return number ^ (number >> 32)
@@ -560,11 +561,10 @@ cdef bint _place_apart(Search* search, int64_t at) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
+    if not search.apart_first and _place_on_fewest(search, at):
+        return True
     if _choose_fewest(search, at, NULL) == 0:
         return False
-    if _place_on_fewest(search, at):
-        return True
-    _choose_fewest(search, at, NULL)
     if _join_nodes(search, at):
         return True
     if _choose_fewest(search, at, best) > 0:

@@ -35,7 +35,8 @@ def plans_on_network(
     """Return drafts, each with its worth: the chosen alone stay, all jobs stay as in `stays`, or are placed again.
 
     `most` is what any draft is worth at most. If none that runs other jobs can be worth enough more than the first one,
-    of the others only that is made which most likely has better places for the same jobs.
+    of the others only that is made which most likely has better places for the same jobs; and where a resize restarts
+    a job, that in which all jobs keep what they have.
     """
     snapshot, lost, nothing = given.snapshot, worth.lost, np.zeros(len(worth.lost))
     large_first, served, ways = _large_first(given, gangs, by_density), stays, []
@@ -49,10 +50,12 @@ def plans_on_network(
         ways = [(again, nothing, large_first), (again, nothing, by_density), (stays, lost, large_first)]
     chosen_stay = _placed(given, gangs, served, stays, large_first, lost)
     if worth.of(chosen_stay) * (1 + _BY_ORDER) > most + _REACHED:
-        ways = ways[:1]
+        ways = ways[::2] if snapshot.resize_restarts else ways[:1]
     else:
-        ways += [(start, lost, by_density) for start in (stays, served)[: 1 + bool(ways)]]
-    drafts = [chosen_stay, *(_placed(given, gangs, start, stays, order, by) for start, by, order in ways)]
+        ways.append((stays, lost, by_density))
+        if served is not stays:
+            ways.append((served, lost, by_density))
+    drafts = [chosen_stay, *(_placed(given, gangs, start, stays, order, cost) for start, cost, order in ways)]
     runs = chosen_stay.first >= 0
     same_jobs = [bool(((draft.first >= 0) == runs).all()) for draft in drafts]
     return [
