@@ -7,15 +7,12 @@ from collections.abc import Sequence
 import structlog
 
 from muster.problems import InputError
-from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.engines import (
     AdoptJob,
     CloseJob,
     EngineView,
-    Exit,
-    Observed,
     OwnerRequest,
     SubmittedJob,
 )
@@ -36,7 +33,7 @@ class Intake:
         self._known: dict[str, int] = {}
         """Number of each job that the engine has reported, by its name there."""
 
-    def take(self, view: EngineView, now: float) -> None:
+    def take(self, view: EngineView) -> None:
         """Submit what is new, close what has ended, and note requests; to be called once a poll."""
         submitted = view.submitted
         self._known = {one.key: self._known[one.key] for one in submitted if one.key in self._known}
@@ -50,8 +47,6 @@ class Intake:
         for kept in view.kept:
             if kept.job not in self._jobs.rows and kept.job <= self._jobs.newest:
                 self._close(kept.whose, kept.job)
-        for end in view.ended_alone:
-            self._ended_alone(end, now)
         for request in view.requests:
             if request.key in self._known:
                 self._request(self._known[request.key], request)
@@ -70,21 +65,6 @@ class Intake:
         if row is not None and row.state in ENDED and key in (row.engine_key, row.whose):
             completed = row.state is State.COMPLETED
             self._jobs.commands += self._commands.about_job(CloseJob(key, job, completed))
-
-    def _ended_alone(self, one: Observed, now: float) -> None:
-        """End a job that the engine has run to its end without Muster."""
-        row = self._jobs.rows.get(one.job)
-        if row is None or row.id in self._jobs.starts:
-            return
-        state = State.COMPLETED if one.ended is Exit.COMPLETED else State.FAILED
-        until = max(min(one.since - self._store.origin, now), row.submitted)
-        self._jobs.active.discard(row.id)
-        self._jobs.columns.leave(row.id, state, now)
-        self._jobs.set(row.id, state=state, finished=until, status=one.status, message=one.message)
-        self._jobs.carried_out(row)
-        self._jobs.changes.event(row.id, until, state.value, one.message)
-        self._jobs.pending |= Trigger.COMPLETION
-        del self._jobs.rows[row.id]
 
     def _request(self, job: int, asked: OwnerRequest) -> None:
         row: JobRow | None = self._jobs.rows.get(job)

@@ -143,7 +143,7 @@ class Controller:
         if view is not None:
             self._looked_at = now
             self._collector.observe(view, now - self._engine.age_seconds, now)
-            self._intake.take(view, now)
+            self._intake.take(view)
             self._status.untaken = tuple(view.untaken)
             self._status.gpu_use = view.gpu_use
             self._status.clocks = view.clocks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -56,6 +55,8 @@ class StatusCollector:
         """When reports were read, and what was found; those not taken yet."""
         self._unsaved: set[int] = set()
         """Jobs of which the disk does not know how far they are."""
+        self._given_back: set[int] = set()
+        """Jobs that were moved because what others had given them had no place; it is not asked of them again."""
         self._losses: dict[int, int] = {}
         """Ends in a row that were the machine's doing, by job."""
 
@@ -137,12 +138,16 @@ class StatusCollector:
         for one in seen.values():  # Left over: its end is on record already, or its job is gone.
             over = one.ended is not None
             self._jobs.commands += self._commands.forgetting(one) if over else self._commands.killing(one)
+        for one in view.ended_alone:
+            self._ended_alone(one, now)
 
     def _holds_really(self, start: JobStart, reported: Iterable[NodeAllocation[str]], now: float) -> None:
         """Put on record what a start has: the GPUs that the engine has chosen, and what others have changed there."""
         by_node = {here.node: here for here in reported}
         given = start.allocations
         real = tuple(_as_reported(here, by_node.get(here.node, here)) for here in given)
+        if start.job in self._given_back:
+            real = on_ids_of(real, given)
         if real == given or any(len(a.gpu_ids) != len(b.gpu_ids) for a, b in zip(real, given, strict=True)):
             return
         if start.applied == given:
@@ -155,15 +160,17 @@ class StatusCollector:
             self._has_other_amounts(start, now)
 
     def _has_other_amounts(self, start: JobStart, now: float) -> None:
-        """Plan with what others have given a start; where that has no place, it is moved to what was planned."""
+        """Plan with what others have given a start; where that has no place, it is moved to what was planned, once."""
         has = "; ".join(
             f"{here.node}: {here.cpus:g} CPU, {here.memory_gb:.3g} GB" for here in start.allocations
         )
         self._jobs.changes.event(start.job, now, "has other amounts", f"{has}, not by Muster")
         planned = self._jobs.columns.plan.get(start.job)
         if planned is not None and start.notice_at is None:
-            with suppress(DoesNotFit):
+            try:
                 self._jobs.columns.place(start.job, on_ids_of(planned, start.allocations), now)
+            except DoesNotFit:
+                self._given_back.add(start.job)
         self._jobs.pending |= Trigger.CAPACITY
 
     def _pends(self, start: JobStart, one: Observed, now: float) -> None:
@@ -247,6 +254,19 @@ class StatusCollector:
         if after.state in ENDED:  # The scheduler itself stops jobs; only an end is news to it.
             self._jobs.pending |= Trigger.COMPLETION
 
+    def _ended_alone(self, one: Observed, now: float) -> None:
+        """End a job that the engine has run to its end without Muster."""
+        row = self._jobs.rows.get(one.job)
+        if row is None or row.id in self._jobs.starts:
+            return
+        state = State.COMPLETED if one.ended is Exit.COMPLETED else State.FAILED
+        until = max(min(one.since - self._store.origin, now), row.submitted)
+        self._jobs.set(row.id, state=state, finished=until, status=one.status, message=one.message)
+        self._jobs.changes.event(row.id, until, state.value, one.message)
+        self._jobs.carried_out(row)
+        self._settle_end(self._jobs.rows[row.id], until, now)
+        self._jobs.pending |= Trigger.COMPLETION
+
     def _lost(self, row: JobRow, start: JobStart, until: float, state: State) -> float:
         expected = self._jobs.columns.restart_cost(row)
         return lost_seconds(row, start, until, expected, ended=state in ENDED)
@@ -258,7 +278,7 @@ class StatusCollector:
             self._works(start, first_step, measured=True, joined=True)
 
     def _settle_end(self, row: JobRow, until: float, now: float) -> None:
-        """Update the columns and the ledger after the end of a start."""
+        """Update the columns and the ledger after the end of a start, or of a job that had none."""
         columns = self._jobs.columns
         if row.state is State.QUEUED:
             if row.id in columns.plan:  # It has a place to start again at.
@@ -268,7 +288,8 @@ class StatusCollector:
             self._jobs.active.discard(row.id)
             if row.state in ENDED:
                 del self._jobs.rows[row.id]
-                del self._losses[row.id]
+                self._losses.pop(row.id, None)
+                self._given_back.discard(row.id)
         columns.charged(row, until)
 
     def report_requests(self) -> list[ReportRequest]:

@@ -163,6 +163,19 @@ def test_other_amounts_without_room_are_given_back_once(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_a_job_that_always_gets_other_amounts_runs_on(tmp_path: Path) -> None:
+    """As where a plugin of Slurm rewrites each start: it is moved once for that, and keeps them then."""
+    world = FixedWorld(tmp_path, "fifo")
+    first, _ = world.submit([300, 300])
+    world.turn(0.0)
+    (given,) = world.chosen[first, 1]
+    for epoch in range(1, 20):
+        world.chosen[first, epoch] = (replace(given, cpus=given.cpus + 1.0),)
+    world.turns(60)
+    assert [row.epoch for row in world.store.jobs()] == [2, 1]
+    world.store.close()
+
+
 def test_a_start_that_stays_pending_is_taken_back(tmp_path: Path) -> None:
     world = ChoosingWorld(tmp_path, "fifo")
     world.engine.blocked = frozenset({1})
