@@ -318,6 +318,33 @@ class TestSlurmEngine(EngineConformance):
         assert case.end(1).ended is Exit.STOPPED
         slurm.run("scontrol", "delete", "PartitionName=other")
 
+    def test_a_held_job_in_another_partition_is_used_again(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """An administrator moves it between two starts. A second job for it could run beside it later."""
+        slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
+        try:
+            case.launch(1)
+            case.until(lambda: not case.observed(1).pending, "its first process")
+            number = case.slurm_job().number
+            slurm.run("scontrol", "requeuehold", str(number))
+            case.end(1)
+            case.until(lambda: case.slurm_job().held, "that it is held")
+
+            def is_moved() -> bool:
+                slurm.run("scontrol", "update", f"jobid={number}", "Partition=other", check=False)
+                return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
+
+            case.until(is_moved, "its other partition")
+            case.engine.poll()
+            case.launch(1, 2)
+            case.until(lambda: not case.observed(1, 2).pending, "its second run")
+            assert case.slurm_job().number == number
+            case.kill(1, 2)
+            case.end(1, 2)
+        finally:
+            slurm.run("scontrol", "delete", "PartitionName=other", check=False)
+
     def test_a_run_that_its_owner_ends_is_as_long_as_in_slurm(
         self, case: SlurmCase, slurm: SlurmCluster
     ) -> None:

@@ -255,16 +255,22 @@ class SlurmEngine(ReadsRunFolders):
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
+        held = {
+            one.number: one.comment for one in self._rows.values() if one.held and OWN.fullmatch(one.comment)
+        }
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
-        self._rows |= self._elsewhere()
+        self._rows |= self._elsewhere(held)
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
 
-    def _elsewhere(self) -> dict[int, SlurmJob]:
-        """Return the jobs of starts and owners that are in another partition by now, or forgotten by Slurm if not."""
+    def _elsewhere(self, held: dict[int, str]) -> dict[int, SlurmJob]:
+        """Return the jobs of starts and owners that are in another partition by now, or forgotten by Slurm if not.
+
+        And those that were held for a next start at the last look, by number with their comments.
+        """
         comments = {record.slurm_job: record.comment for record in self._records if record.lives}
-        comments |= {one.slurm_job: one.comment for one in self._adopted}
+        comments |= held | {one.slurm_job: one.comment for one in self._adopted}
         found = read_numbered(self._commands, comments.keys() - self._rows.keys() - {0})
         return {row.number: row for row in found if row.comment == comments[row.number]}
 
