@@ -19,6 +19,8 @@ _NUMBER_AND_UNIT = re.compile(
 )
 _AMBIGUOUS_RATE = re.compile(r"[kKMGTP]b/s")
 _GB = Decimal(10) ** 9
+GB_PER_MIB = 2**20 / 1e9
+MIB_PER_GB = 1e9 / 2**20
 
 _SIZES = {"b": Decimal(1) / _GB} | {
     prefix + ending: Decimal(base) ** power / _GB

@@ -20,8 +20,8 @@ from muster.cluster.cluster_file import FIRST_RACK, NodeType, machine
 from muster.cluster.description import ANY_GPU, PARTITION, WEIGHT, Cluster, Links
 from muster.formatting import counted
 from muster.problems import InputError, Problem
+from muster.units import GB_PER_MIB
 
-_GB_PER_MIB = 1024**2 / 1e9
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
 _FREE_TEXT = frozenset({"Comment", "Extra", "Reason"})
 _BEHIND_FREE_TEXT = _FREE_TEXT | {"InstanceId", "InstanceType", "ReservationName"}
@@ -310,7 +310,7 @@ def _kind(node: _SlurmNode) -> NodeType:
         gpus=gpus,
         gpu_type=gpu_type,
         cpus=node.cpus,
-        memory_gb=round(node.memory_mib * _GB_PER_MIB, 3),
+        memory_gb=round(node.memory_mib * GB_PER_MIB, 3),
         labels=(
             *node.features,
             *(f"{PARTITION}{name}" for name in node.partitions),

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from muster.cluster.slurm_nodes import expand_hosts
 from muster.service.store.rows import AllocationInterval
+from muster.units import MIB_PER_GB
 from tests.service.looking import looks_again
 from tests.slurm.cluster import SlurmCluster
 
 _PAUSE_SECONDS = 0.3
-_MIB_PER_GB = 1e9 / 1024**2
 _RUNNING = re.compile(
     r" JobState=RUNNING .* Restarts=(\d+) .* StartTime=(\S+) .* Comment=muster:[^:,=]+:(\d+)(?: |$)"
 )
@@ -81,7 +81,7 @@ def recorded_placements(intervals: list[AllocationInterval]) -> list[Placement]:
     starts: dict[int, list[Held]] = {}
     for one in intervals:
         here = one.allocation
-        memory = max(int(here.memory_gb * _MIB_PER_GB), 1)
+        memory = max(int(here.memory_gb * MIB_PER_GB), 1)
         held = Held(here.node, tuple(map(int, here.gpu_ids)), max(int(here.cpus), 1), memory)
         starts.setdefault(one.epoch, []).append(held)
     return [tuple(sorted(held)) for _, held in sorted(starts.items())]

@@ -21,13 +21,11 @@ from muster.schedulers.allocation.pooled_prices import targets
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.swapping import swap_jobs
 from muster.schedulers.allocation.tune_core import tune
-from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.allocation.worth import REACHED, Worth
 
 _SWAPS_TRIED = 60
 _SHORT_AT_MOST = 0.03
 """Part of the best by which the priced points may be short."""
-_REACHED = 1e-9
-"""A plan so close to the best speed of every job leaves nothing to look for: worths are compared to this."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class TunePlus(FairShareAllocator):
         place_newcomers(stays, gangs, served, ranked)
         drafts.append(stays)
         worths = [worth.of(draft) for draft in drafts]
-        if worths[0] >= worth.at_most(served, given.opened.gpus) - _REACHED:
+        if worths[0] >= worth.at_most(served, given.opened.gpus) - REACHED:
             return drafts[0]
         wanted, of_kind = _wanted(gangs, opened, served)
         spread = opened.copy()

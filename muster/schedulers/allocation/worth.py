@@ -13,6 +13,9 @@ from muster.schedulers.allocation.worth_core import worth_of
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 
+REACHED = 1e-9
+"""A worth that is less by no more than this is as much."""
+
 
 class ForRunning(NamedTuple):
     """What it counts that a job runs, as a part of its reference speed: in full from the speed `up_to` on."""

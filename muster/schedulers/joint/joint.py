@@ -22,7 +22,7 @@ from muster.schedulers.allocation.fair_share_core import place_missing
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
-from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.allocation.worth import REACHED, Worth
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, EVEN_GANGS, SIZES, WORKERS_AND_SERVERS
 from muster.schedulers.joint.for_running import for_running
@@ -62,7 +62,6 @@ Where all jobs follow such a law, the best shares are those of heSRPT (Berg, Ves
 c = 1 / (1 - power), a second of the work of a job with k elastic jobs not before it counts `(k^c - (k-1)^c)^(1/c)`,
 nearly in proportion to that power of k.
 """
-_REACHED = 1e-9
 _TIMES_SIZED = 3
 """How often sizes are chosen: again where jobs have more machines than they need, which makes that size worth less."""
 _WORK_PER_CHANGE = 1.0
@@ -184,7 +183,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     drafts.append(stays)
     _place(given, gangs, stays, order, worth.lost)
     worths = [worth.of(draft, as_placed(given, sizes, draft)) for draft in drafts]
-    if max(worths) < most - _REACHED and snapshot.jobs.running[opened.movable].any():
+    if max(worths) < most - REACHED and snapshot.jobs.running[opened.movable].any():
         again = given.keeping(np.zeros(len(keeps), np.bool_))
         _place(given, gangs, again, order, np.zeros(len(worth.lost)))
         relative = as_placed(given, sizes, again)

@@ -14,7 +14,7 @@ from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
-from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.allocation.worth import REACHED, Worth
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_on_network
 from muster.schedulers.joint.sizes import keeps_size
@@ -23,7 +23,6 @@ from muster.speed.network.forms import Forms
 
 _ENOUGH = (0.7, 0.05)
 """Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
-_REACHED = 1e-9
 _BY_ORDER = 0.05
 """Part by which a plan that runs other jobs must be worth more than the one in which the chosen jobs stay and large
 gangs go first."""
@@ -49,7 +48,7 @@ def plans_on_network(
         fill_all(again, gangs)
         ways = [(again, nothing, large_first), (again, nothing, by_density), (stays, lost, large_first)]
     chosen_stay = _placed(given, gangs, served, stays, large_first, lost)
-    if worth.of(chosen_stay) * (1 + _BY_ORDER) > most + _REACHED:
+    if worth.of(chosen_stay) * (1 + _BY_ORDER) > most + REACHED:
         ways = ways[::2] if snapshot.resize_restarts else ways[:1]
     else:
         ways.append((stays, lost, by_density))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from muster.units import GB_PER_MIB
 from muster.workload.traces.cleaning import Cells, Reading, has_all
 from muster.workload.traces.content import Content, TraceTable
 
-GB_PER_MIB = 2**20 / 1e9
 _NAMES = {"job_id": "name", "gpus": "num_gpu", "submit_seconds": "creation_time", "status": "pod_phase"}
 _NEEDED = (
     "name",

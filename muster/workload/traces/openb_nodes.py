@@ -9,10 +9,11 @@ import polars as pl
 from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links
 from muster.cluster.cluster_file import NodeType, machine
 from muster.problems import InputError, Problem
+from muster.units import GB_PER_MIB
 from muster.workload.traces.cleaning import Cells
 from muster.workload.traces.columns import Number
 from muster.workload.traces.content import TraceTable, open_content
-from muster.workload.traces.openb import GB_PER_MIB, NODE_COLUMNS, recognise_nodes
+from muster.workload.traces.openb import NODE_COLUMNS, recognise_nodes
 
 _COUNTS = (
     Number("cpu_milli", 1, 1e9, "a whole number of thousandths of a core from 1 on", whole=True),

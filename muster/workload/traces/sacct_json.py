@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import polars as pl
 
 from muster.problems import InputError, Problem
+from muster.units import GB_PER_MIB
 from muster.workload.traces.cleaning import NOTHING, Reading
 from muster.workload.traces.columns import LARGEST_SECONDS, LINE
 from muster.workload.traces.content import Content, Document
 
-_GB_PER_MIB = 2**20 / 1e9
 _SCHEMA = {
     "job_id": pl.String,
     "submit_seconds": pl.Float64,
@@ -167,7 +167,7 @@ def _counted(entries: list[Mapping[str, object]]) -> dict[str, object]:
         "gpus": amounts.get("gres:gpu", sum(typed.values()) if typed else None),
         "gpu_type": next(iter(typed)) if len(typed) == 1 else "",
         "cpus": amounts.get("cpu"),
-        "memory_gb": None if memory is None else memory * _GB_PER_MIB,
+        "memory_gb": None if memory is None else memory * GB_PER_MIB,
     }
 
 

@@ -76,6 +76,7 @@ from muster.service.engines.slurm.submitted import (
 )
 from muster.service.store.rows import StateRequest
 from muster.slurm_commands import SlurmCommands, SlurmError, explained
+from muster.units import GB_PER_MIB
 
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
@@ -94,7 +95,6 @@ _CLOCK_SECONDS = 60.0
 _SLURMCTLD = "slurmctld"
 """Whose clock all of Slurm's times are."""
 _ON_NODES = LIVING - {"PENDING"}
-_GB_PER_MIB = 1024**2 / 1e9
 _SECOND = 1.01
 """With what the clock of Slurm's whole seconds may be behind by."""
 
@@ -406,7 +406,7 @@ class SlurmEngine(ReadsRunFolders):
             record.gpu_ids = {name: held[name].gpu_ids if name in held else [] for name in record.nodes}
             if row is not None and has_other_amounts(row, record.allocations):
                 record.amounts = {
-                    name: {"cpus": float(here.cpus), "memory_gb": round(here.memory_mib * _GB_PER_MIB, 6)}
+                    name: {"cpus": float(here.cpus), "memory_gb": round(here.memory_mib * GB_PER_MIB, 6)}
                     for name, here in held.items()
                 }
             gpus = [len(here["gpu_ids"]) for here in record.allocations]

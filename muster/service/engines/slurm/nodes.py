@@ -9,8 +9,8 @@ from muster.cluster import Cluster, Node
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.slurm_nodes import RESERVED, UNUSABLE, read_fields
 from muster.service.engines.interface import EngineNode
+from muster.units import GB_PER_MIB
 
-_GB_PER_MIB = 1024**2 / 1e9
 _LEAST_GB = 0.01
 """Less is what rounding to whole MiB leaves."""
 _GPUS_USED = re.compile(r"gpu(?::(?:\(null\)|[^:(]+))?:(\d+)")
@@ -58,7 +58,7 @@ def _others(
     else:
         gpus = sum(int(number) for number in _GPUS_USED.findall(fields.get("GresUsed", "")))
         cpus = float(fields.get("CPUAlloc") or 0)
-        memory_gb = float(fields.get("AllocMem") or 0) * _GB_PER_MIB
+        memory_gb = float(fields.get("AllocMem") or 0) * GB_PER_MIB
     gpus -= sum(len(here.gpu_ids) for here in ours)
     cpus -= sum(here.cpus for here in ours)
     memory_gb -= sum(here.memory_gb for here in ours)

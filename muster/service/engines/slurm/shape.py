@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.service.engines.slurm.status import SlurmJob, mib
-
-_MIB_PER_GB = 1e9 / 1024**2
+from muster.units import MIB_PER_GB
 
 
 def rewritten(
@@ -68,7 +67,7 @@ def has_other_amounts(row: SlurmJob, allocations: Sequence[Mapping[str, Any]]) -
 def _of_each_node(allocations: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
     """Return GPUs, whole CPUs and MiB of memory; never more than was given, and memory 0 would mean all."""
     first = allocations[0]
-    return len(first["gpu_ids"]), max(int(first["cpus"]), 1), max(int(first["memory_gb"] * _MIB_PER_GB), 1)
+    return len(first["gpu_ids"]), max(int(first["cpus"]), 1), max(int(first["memory_gb"] * MIB_PER_GB), 1)
 
 
 def _gres(gpus: int, gpu_type: str) -> str:

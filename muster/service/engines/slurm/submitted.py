@@ -20,6 +20,7 @@ from muster.files import write_aside
 from muster.service.engines.interface import SubmittedJob, UntakenJob
 from muster.service.engines.slurm.status import SlurmJob, mib
 from muster.service.request import JobRequest
+from muster.units import GB_PER_MIB
 
 MARK = "muster:"
 """Begins the comment of every job that is Muster's."""
@@ -35,7 +36,6 @@ _FEATURES = re.compile(r"[\w.:-]+(?:\|[\w.:-]+)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_NAME = 200
 """Of a job of Muster; names in Slurm may be longer, and hold any character."""
-_GB_PER_MIB = 1024**2 / 1e9
 
 log = structlog.get_logger()
 
@@ -151,7 +151,7 @@ def request_of(row: SlurmJob) -> JobRequest:
     nodes, tasks = _number(values["NumNodes"]), max(_number(values["NumTasks"]), 1)
     gpus, gpu_type = _gpus(values, nodes, tasks)
     cpus_per_task = _number(values["cpus-per-task"])
-    memory_gb = _memory_mib(values, nodes) * _GB_PER_MIB
+    memory_gb = _memory_mib(values, nodes) * GB_PER_MIB
     fields: dict[str, Any] = {
         "name": _CONTROL.sub("?", values["Name"])[:_LONGEST_NAME] or f"slurm-{row.number}",
         "command": [values["Command"] or "sbatch"],
