@@ -10,6 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.joint import joint
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint import Joint
 from muster.simulation import Run
@@ -227,3 +231,38 @@ def test_one_node_is_worth_nearly_what_brute_force_finds(case: tuple[list[Model]
 def worth(fast: np.ndarray[tuple[int], np.dtype[np.float64]], weights: list[float]) -> float:
     """Return what joint counts: progress, and that a job runs at all."""
     return float((fast + for_running(stops_jobs=True).worth * (fast > 0)) @ weights)
+
+
+class BoundedWorth(Worth):
+    """Whose plans are worth no more than it says before."""
+
+    most = 0.0
+
+    def at_most(self, may_run: Ints, gpus: int) -> float:
+        self.most = super().at_most(may_run, gpus)
+        return self.most
+
+    def of(self, plan: PlacementDraft, relative: Floats | None = None, restarts: bool = True) -> float:
+        found = super().of(plan, relative, restarts)
+        assert found <= self.most + 1e-9
+        return found
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["fifo", "las", "srtf"]))
+@settings(deadline=None, max_examples=25)
+def test_no_plan_is_worth_more_than_the_most(seed: int, order: str) -> None:
+    """More jobs than GPUs, on nodes of two sizes; some jobs share cores, some need memory."""
+    random = np.random.default_rng(seed)
+    rows = [
+        job(
+            60.0 * at,
+            float(random.integers(100, 4_000)),
+            gpus=int(random.choice([1, 1, 2, 3, 6])),
+            model=str(random.choice([*MODELS, ""])),
+        )
+        for at in range(16)
+    ]
+    cluster = cluster_of(4, 4, 2, memory_gb_per_gpu=7.0, cpus_per_gpu=1.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "Worth", BoundedWorth)
+        run(jobs_of(*rows), cluster, f"{order}+joint", models=MODELS, restart_cost_seconds=60.0)

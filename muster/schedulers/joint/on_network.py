@@ -49,7 +49,9 @@ def plans_on_network(
         ways = [(again, nothing, large_first), (again, nothing, by_density), (stays, lost, large_first)]
     chosen_stay = _placed(given, gangs, served, stays, large_first, lost)
     if worth.of(chosen_stay) * (1 + _BY_ORDER) > most + REACHED:
-        ways = ways[::2] if snapshot.resize_restarts else ways[:1]
+        ways = [
+            way for way in ways if way[2] is large_first and (way[0] is not stays or snapshot.resize_restarts)
+        ]
     else:
         ways.append((stays, lost, by_density))
         if served is not stays:

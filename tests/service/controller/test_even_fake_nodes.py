@@ -47,6 +47,15 @@ class EvenWorld(World):
         for parts in held.values():
             assert len({(len(one.gpu_ids), one.cpus, one.memory_gb) for one in parts}) == 1, parts
 
+    def completes(self, count: int) -> None:
+        """Let so many jobs run to their ends."""
+        for _ in range(400):
+            self.turn(25.0)
+            if not self.store.living():
+                break
+        assert [row.state for row in self.store.jobs()] == [State.COMPLETED] * count
+        self.store.close()
+
 
 JOB = st.fixed_dictionaries(
     {"gpus": st.integers(1, 14), "model": st.sampled_from(NAMES), "steps": st.integers(1, 400)}
@@ -68,12 +77,7 @@ def test_gangs_are_even_and_all_jobs_end(scheduler: str, jobs: list[dict[str, An
             world.turn(20.0)
             if at % 4 == 3:
                 world.die()
-        for _ in range(400):
-            world.turn(25.0)
-            if not world.store.living():
-                break
-        assert [row.state for row in world.store.jobs()] == [State.COMPLETED] * len(possible)
-        world.store.close()
+        world.completes(len(possible))
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -94,12 +98,7 @@ def test_gangs_of_any_size_are_even(bounds: list[tuple[int, int]]) -> None:
             )
             world.store.submit([Submission("ann", request)])
             world.turn(20.0)
-        for _ in range(400):
-            world.turn(25.0)
-            if not world.store.living():
-                break
-        assert [row.state for row in world.store.jobs()] == [State.COMPLETED] * len(bounds)
-        world.store.close()
+        world.completes(len(bounds))
 
 
 def test_a_scheduler_that_plans_uneven_gangs_is_refused() -> None:
