@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,16 @@ def test_taken_jobs_are_known_after_a_restart(tmp_path: Path) -> None:
     job = Adopted("7@1700000000", 7, 1, "ann", {"name": "train"})
     AdoptedJobs(tmp_path / "submitted").keep(job)
     assert list(AdoptedJobs(tmp_path / "submitted")) == [job]
+
+
+def test_of_jobs_of_an_older_version_the_last_run_is_unknown(tmp_path: Path) -> None:
+    """What runs of them is Muster's, or not: nothing is concluded from its count of restarts."""
+    AdoptedJobs(tmp_path).keep(Adopted("7@1700000000", 7, 1, "ann", {"name": "train"}, last_run=-1))
+    (path,) = tmp_path.iterdir()
+    fields = json.loads(path.read_text())
+    del fields["last_run"]
+    path.write_text(json.dumps(fields))
+    assert [one.last_run for one in AdoptedJobs(tmp_path)] == [None]
 
 
 def test_a_job_that_may_not_be_requeued_stays() -> None:

@@ -32,6 +32,8 @@ def test_no_difference_is_named_that_readings_do_not_show(
     assert abs(found) <= abs(ahead) + rounding
     assert abs(ahead) - abs(found) <= min(widths) + rounding
     assert clocks.here("other", 5e5) == pytest.approx(5e5 - found)
+    latest = clocks.at_the_latest("other", 5e5)
+    assert -1e-6 <= latest - (5e5 - ahead) <= min(widths) + 1e-6
 
 
 def test_a_clock_that_was_set_is_read_again() -> None:
