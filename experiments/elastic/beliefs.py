@@ -1,13 +1,15 @@
 """What jobs have learned of their own speed: the knowledge that Sia's policy decides on, and nothing else.
 
 A job that never ran is known by its owner's request alone. One that ran on a type of GPU has a model of it, fitted to
-the configurations it was on; another type is believed to be faster or slower as it is on one GPU.
+the configurations it was on; another type is believed to be faster or slower as it is on one GPU. Jobs of an
+application may share what they learn, as in Muster's service; in Sia each job is on its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from experiments.elastic.batches import Batch
 from experiments.elastic.efficiency import Application
 from experiments.elastic.speed_fits import Observation, SpeedModel, fitted
 from experiments.elastic.step_times import Placement, StepTimes
-from muster.cluster.ledger_arrays import Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.speed.statistical_efficiency import gain
 from muster.workload.jobs import JobTable
 
@@ -24,10 +26,21 @@ GROWTH = 2
 """Times as many GPUs as it ever ran on, to which a job may grow."""
 
 
+class _Batches(NamedTuple):
+    """The batches that an adaptive job tries on so many GPUs."""
+
+    per_gpu: Floats
+    accumulation: Floats
+    scale: Floats
+    """Of the total batch, in initial batches."""
+    possible: Bools
+
+
 class LearnedSpeeds:
     """The speeds that each job of a run has learned by now, with its requested batch.
 
     Where batches are adaptive, the speed is the progress with the best batch up to the requested one, as Sia plans.
+    Where speeds are `shared`, a job knows what all jobs of its application have learned.
     """
 
     def __init__(
@@ -37,20 +50,29 @@ class LearnedSpeeds:
         times: Mapping[tuple[str, str], StepTimes],
         *,
         adaptive: bool = False,
+        shared: bool = False,
     ) -> None:
+        jobs = len(table)
         self._adaptive = adaptive
-        self.gradients: dict[int, tuple[float, float]] = {}
+        self._learner: list[int] = table.asked["model"].tolist() if shared else list(range(jobs))
+        """Who learns for each job."""
+        self._gradients: dict[int, tuple[float, float]] = {}
         """Squared norm and variance of each job's gradient, as of its last step."""
+        self._first_gradients: dict[int, tuple[float, float]] = {}
+        """By learner, that of the first step of all."""
         self._apps = [applications[table.model_names[model]] for model in table.asked["model"].tolist()]
         self._times = times
         self._batch = table.sized["batch"].astype(np.int64)
         self._asked = table.asked
-        self._seen: list[dict[str, dict[Observation, None]]] = [{} for _ in range(len(table))]
+        self._seen: list[dict[str, dict[Observation, None]]] = [{} for _ in range(max(self._learner) + 1)]
+        """By learner and type of GPU."""
         self._fits: dict[tuple[Observation, ...], SpeedModel] = {}
-        self._known_seconds: list[dict[tuple[int, int, str], float]] = [{} for _ in range(len(table))]
-        self.largest: Ints = np.zeros(len(table), np.int64)
-        """GPUs that each job ever ran on at most."""
-        self.starts: Ints = np.zeros(len(table), np.int64)
+        self._tried: dict[tuple[str, int, int], _Batches | None] = {}
+        self._seconds_of_tried: dict[tuple[SpeedModel, str, int, int, int], Floats] = {}
+        self._known_seconds: list[dict[tuple[int, int, str], float]] = [{} for _ in range(jobs)]
+        self._largest = [0] * len(self._seen)
+        """GPUs that any job of each learner ever ran on at most."""
+        self.starts: Ints = np.zeros(jobs, np.int64)
         """Pauses so far, the first start's among them."""
 
     def learn(self, job: int, placement: Placement, gpu_type: str, batch: int) -> None:
@@ -58,19 +80,29 @@ class LearnedSpeeds:
         step, sync = self._times[self._apps[job].name, gpu_type].of(placement, batch)
         gpus = sum(placement)
         seen = Observation(len(placement), gpus, batch, step - sync, step)
-        observed = self._seen[job].setdefault(gpu_type, {})
+        learner = self._learner[job]
+        observed = self._seen[learner].setdefault(gpu_type, {})
         if seen not in observed:
             observed[seen] = None
-            self.largest[job] = max(self.largest[job], gpus)
+            self._largest[learner] = max(self._largest[learner], gpus)
+            for each, known in zip(self._learner, self._known_seconds, strict=True):
+                if each == learner:
+                    known.clear()
+
+    def see_gradient(self, job: int, gradient: tuple[float, float]) -> None:
+        """A job measures the squared norm and the variance of its gradient."""
+        self._first_gradients.setdefault(self._learner[job], gradient)
+        if self._adaptive and self._gradients.get(job) != gradient:
             self._known_seconds[job].clear()
+        self._gradients[job] = gradient
 
     def app(self, job: int) -> Application:
         """What a job trains."""
         return self._apps[job]
 
     def known(self, job: int) -> bool:
-        """Whether a job ever ran."""
-        return bool(self._seen[job])
+        """Whether anything is known of a job's speed."""
+        return bool(self._seen[self._learner[job]])
 
     def seconds_per_iteration(self, jobs: Ints, gpus: Ints, nodes: Ints, gpu_type: str) -> Floats:
         """Seconds of an iteration of each job on so many GPUs of so many nodes; inf where it is not to run so."""
@@ -87,10 +119,10 @@ class LearnedSpeeds:
         limit = min(int(self._asked["max_gpus"][job]), by_batch)
         if self._asked["min_gpus"][job] == self._asked["max_gpus"][job]:
             return int(self._asked["max_gpus"][job])
-        return min(limit, GROWTH * int(self.largest[job]) if self.known(job) else 1)
+        return min(limit, GROWTH * self._largest[self._learner[job]] if self.known(job) else 1)
 
     def seconds(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
-        """The same for one job; of a job that never ran all sizes that it may have are alike."""
+        """The same for one job; all sizes of a job of which nothing is known are alike."""
         known, size = self._known_seconds[job], (gpus, nodes, gpu_type)
         if size not in known:
             known[size] = self._believed(job, *size)
@@ -101,7 +133,7 @@ class LearnedSpeeds:
             return inf
         if not self.known(job):
             return 1.0
-        seen = self._seen[job]
+        seen = self._seen[self._learner[job]]
         of_type = gpu_type if gpu_type in seen else next(reversed(seen))
         if self._adaptive:
             rate, _ = self.best(job, gpus, nodes, of_type, int(self._batch[job]))
@@ -113,14 +145,14 @@ class LearnedSpeeds:
         return seconds * self._alone(job, gpu_type) / self._alone(job, of_type)
 
     def _model(self, job: int, gpu_type: str) -> SpeedModel:
-        observations = tuple(self._seen[job][gpu_type])
+        observations = tuple(self._seen[self._learner[job]][gpu_type])
         if observations not in self._fits:
             self._fits[observations] = fitted(observations)
         return self._fits[observations]
 
     def knows(self, job: int, gpu_type: str) -> bool:
-        """Whether a job has worked on a type of GPU."""
-        return gpu_type in self._seen[job]
+        """Whether a job's speed on a type of GPU was measured."""
+        return gpu_type in self._seen[self._learner[job]]
 
     def best(self, job: int, gpus: int, nodes: int, gpu_type: str, most: int) -> tuple[float, Batch]:
         """The most progress a second that the model of a type promises with a batch of at most so much, and which.
@@ -128,24 +160,26 @@ class LearnedSpeeds:
         Of 50 batches in equal ratios; 0 where none is possible.
         """
         app, model = self._apps[job], self._model(job, gpu_type)
-        least = max(app.initial_batch, app.min_batch_per_gpu * gpus)
-        if least > most:
+        tried = self._batches_on(app, gpus, most)
+        if tried is None:
             return 0.0, Batch(0, 0)
-        each = np.geomspace(least, most) / gpus
-        accumulation = np.ceil(each / app.max_batch_per_gpu - _ROUNDING) - 1
-        if gpus == 1:
-            accumulation = np.where(
-                each > app.initial_batch + _ROUNDING, np.maximum(accumulation, 1), accumulation
-            )
-        per_gpu = np.ceil(each / (accumulation + 1) - _ROUNDING)
-        total = per_gpu * (accumulation + 1) * gpus
-        seconds = model.step_seconds(np.full_like(each, nodes), np.full_like(each, gpus), per_gpu)
-        seconds = seconds + accumulation * model.compute_seconds(per_gpu)
-        norm, variance = self.gradients[job]
-        rates = gain(total / app.initial_batch, norm, variance) / seconds
-        possible = (per_gpu >= app.min_batch_per_gpu) & (per_gpu <= app.max_batch_per_gpu)
-        at = int(np.where(possible, rates, 0.0).argmax())
-        return float(rates[at]), Batch(int(per_gpu[at]), int(accumulation[at]))
+        key = model, app.name, gpus, nodes, most
+        if key not in self._seconds_of_tried:
+            of_all = np.full_like(tried.per_gpu, nodes), np.full_like(tried.per_gpu, gpus), tried.per_gpu
+            seconds = model.step_seconds(*of_all)
+            self._seconds_of_tried[key] = seconds + tried.accumulation * model.compute_seconds(tried.per_gpu)
+        norm, variance = self._gradients.get(job) or self._first_gradients[self._learner[job]]
+        rates = gain(tried.scale, norm, variance) / self._seconds_of_tried[key]
+        at = int(np.where(tried.possible, rates, 0.0).argmax())
+        return float(rates[at]), Batch(int(tried.per_gpu[at]), int(tried.accumulation[at]))
+
+    def _batches_on(self, app: Application, gpus: int, most: int) -> _Batches | None:
+        """The batches that a job tries on so many GPUs, up to so much in all; None: none is large enough."""
+        key = app.name, gpus, most
+        if key not in self._tried:
+            least = max(app.initial_batch, app.min_batch_per_gpu * gpus)
+            self._tried[key] = _batches_between(app, gpus, least, most) if least <= most else None
+        return self._tried[key]
 
     def split(self, job: int, gpus: int) -> Batch:
         """How the requested batch is believed to be divided."""
@@ -167,3 +201,16 @@ class LearnedSpeeds:
         batch = self.split(job, 1)
         step, sync = self._times[self._apps[job].name, gpu_type].of((1,), batch.per_gpu)
         return step + (step - sync) * batch.accumulation
+
+
+def _batches_between(app: Application, gpus: int, least: int, most: int) -> _Batches:
+    """50 batches in equal ratios, each in as many passes as a GPU needs for its part."""
+    each = np.geomspace(least, most) / gpus
+    accumulation = np.ceil(each / app.max_batch_per_gpu - _ROUNDING) - 1
+    if gpus == 1:
+        accumulation = np.where(
+            each > app.initial_batch + _ROUNDING, np.maximum(accumulation, 1), accumulation
+        )
+    per_gpu = np.ceil(each / (accumulation + 1) - _ROUNDING)
+    possible = (per_gpu >= app.min_batch_per_gpu) & (per_gpu <= app.max_batch_per_gpu)
+    return _Batches(per_gpu, accumulation, per_gpu * (accumulation + 1) * gpus / app.initial_batch, possible)

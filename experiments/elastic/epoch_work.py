@@ -160,7 +160,7 @@ class EpochWork:
         epoch = int(self.epoch[job])
         batch = self.batch_of[job] = self._batches.batch(job, now, epoch, place)
         if self.size_speeds is not None:
-            self.size_speeds.gradients[job] = app.gradient(batch.total(sum(place.placement)), epoch)
+            self.size_speeds.see_gradient(job, app.gradient(batch.total(sum(place.placement)), epoch))
         times = self._world.times[app.name, place.gpu_type]
         seconds = iteration_seconds(times, place.placement, batch) * app.slowdown
         fact["rate"] = app.gain(batch.total(sum(place.placement)), epoch) / seconds

@@ -55,23 +55,28 @@ FURTHER_SETTINGS = (
 
 
 def elastic(
-    reference: Path, settings: Iterable[tuple[str, str, tuple[str, ...]]] = SIA_SETTINGS
+    reference: Path,
+    settings: Iterable[tuple[str, str, tuple[str, ...]]] = SIA_SETTINGS,
+    *,
+    shared: bool = False,
 ) -> Iterator[Cell]:
-    """The settings of Sia's simulator whose inputs are in the folder."""
+    """The settings of Sia's simulator whose inputs are in the folder; `shared`: what jobs learn of their speed."""
     world = sia_world(reference, ROUND_SECONDS)
     for workload, cluster, modes in settings:
         if cluster == "homog" or (reference / FOLDER / FURTHER_FOLDER).is_dir():
             for mode in modes:
-                yield sia_cell(reference, world, workload, cluster, mode)
+                yield sia_cell(reference, world, workload, cluster, mode, shared=shared)
 
 
-def sia_cell(reference: Path, world: SiaWorld, workload: str, cluster: str, mode: str) -> Cell:
-    """A workload of Sia's simulator on one of its clusters."""
+def sia_cell(
+    reference: Path, world: SiaWorld, workload: str, cluster: str, mode: str, *, shared: bool = False
+) -> Cell:
+    """A workload of Sia's simulator on one of its clusters; `shared`: jobs of an application learn together."""
     jobs = sia_jobs(reference, workload)
 
     def work(table: JobTable, cluster: Cluster) -> WorkLaw:
         adapts = mode == ADAPTIVE
-        learned = LearnedSpeeds(table, world.applications, world.times, adaptive=adapts)
+        learned = LearnedSpeeds(table, world.applications, world.times, adaptive=adapts, shared=shared)
         batches = AdaptiveBatches(table, world, learned) if adapts else FixedBatches(table, world)
         return EpochWork(table, cluster, world, batches, learned)
 

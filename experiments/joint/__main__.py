@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from experiments.elastic.ground import FURTHER_SETTINGS, elastic, rubick
+from experiments.elastic.ground import FURTHER_SETTINGS, SIA_SETTINGS, elastic, rubick
 from experiments.joint import dally, everyday, mixed, smd, synergy
 from experiments.joint.ablations import ablations, beliefs
-from experiments.joint.ground import Case, Cell, Ground, Make, table
+from experiments.joint.ground import Case, Cell, Make, table
 
-GROUNDS: dict[str, Ground] = {
-    "elastic": elastic,
-    "elastic-further": partial(elastic, settings=FURTHER_SETTINGS),
-    "rubick": rubick,
-}
+LEARNING = {"elastic": SIA_SETTINGS, "elastic-further": FURTHER_SETTINGS}
+"""Grounds of Sia, whose jobs learn their speed: their settings."""
+GROUNDS = (*LEARNING, "rubick")
+"""Those of the reference data."""
 _SCHEDULERS = ("fifo", "las", "srtf")
 _ORDERS = ("fifo", "las", "gittins", "srtf")
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
@@ -92,9 +91,17 @@ def main() -> None:
         metavar="SHARE",
         help="Part of each setting's jobs to run, on the ground dally (default: 1).",
     )
+    parser.add_argument(
+        "--shared-speeds",
+        action="store_true",
+        help="On the grounds of Sia, jobs of an application share what they learn of their speed, as in Muster's "
+        "service.",
+    )
     arguments = parser.parse_args()
     if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
+    if arguments.shared_speeds and arguments.ground not in LEARNING:
+        parser.error(f"--shared-speeds: jobs of the ground {arguments.ground} do not learn their speed")
     if arguments.ground in ("dally", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
     for line in _lines(arguments):
@@ -117,7 +124,9 @@ def _lines(given: argparse.Namespace) -> Iterator[str]:
 
 def _cells(given: argparse.Namespace) -> Iterator[Cell]:
     """The settings of a ground of the reference data."""
-    return GROUNDS[given.ground](given.reference)
+    if given.ground in LEARNING:
+        return elastic(given.reference, LEARNING[given.ground], shared=given.shared_speeds)
+    return rubick(given.reference)
 
 
 def _cases(given: argparse.Namespace) -> Iterator[Case]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -84,10 +83,6 @@ class Case:
     """Of a scheduler's name and a seed."""
     first_seed: int = 0
     what: str = "mean JCT"
-
-
-Ground = Callable[[Path], Iterator[Cell]]
-"""The settings of a ground, from the folder of the reference data."""
 
 
 def table(cell: Cell, schedulers: Sequence[str]) -> Iterator[str]:

@@ -56,7 +56,8 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
     app = learned.app(0)
     for placement, batch in (((1,), 256), ((2,), 512), ((4,), 512), ((4, 4), 256)):
         learned.learn(0, placement, "t4", batch)
-    learned.gradients[0] = norm, variance = 0.02, 3.0
+    norm, variance = 0.02, 3.0
+    learned.see_gradient(0, (norm, variance))
     model = fitted(learned._seen[0]["t4"])
 
     def progress(total: float) -> tuple[float, Batch]:
@@ -72,7 +73,29 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
     assert found[1] == best[1]
     assert best[1].total(4) > app.initial_batch
     requested = int(table.sized["batch"][0])
-    assert learned.seconds(0, 4, 1, "t4") == 1 / learned.best(0, 4, 1, "t4", requested)[0]
+    believed = learned.seconds(0, 4, 1, "t4")
+    assert believed == 1 / learned.best(0, 4, 1, "t4", requested)[0]
+    learned.see_gradient(0, (norm, 100 * variance))
+    assert learned.seconds(0, 4, 1, "t4") == 1 / learned.best(0, 4, 1, "t4", requested)[0] < believed
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("shared", [False, True])
+def test_jobs_of_an_application_may_learn_together(reference: Path, shared: bool) -> None:
+    world = sia_world(reference, 60.0)
+    jobs = sia_jobs(reference, "pollux-1").filter(pl.col("app") == "cifar10").head(2)
+    trace = trace_with(jobs, [1.0] * 2, [50.0] * 2, elastic=True)
+    table = job_table(trace, cluster_named("homog"), {}, {})
+    learned = LearnedSpeeds(table, world.applications, world.times, adaptive=True, shared=shared)
+    assert [learned.most_gpus(job) for job in (0, 1)] == [1, 1]
+    learned.see_gradient(0, (0.02, 3.0))
+    learned.learn(0, (1,), "t4", 128)
+    learned.learn(0, (2,), "t4", 128)
+    assert learned.most_gpus(0) == 4
+    assert (learned.most_gpus(1), learned.knows(1, "t4")) == ((4, True) if shared else (1, False))
+    if shared:
+        learned._batch[1] = learned._batch[0]
+        assert learned.seconds(1, 2, 1, "t4") == learned.seconds(0, 2, 1, "t4")
 
 
 @pytest.mark.reference
