@@ -110,8 +110,12 @@ class EpochWork:
         world: SiaWorld,
         batches: BatchRule,
         learned: LearnedSpeeds | None = None,
+        *,
+        moves_pause: bool = False,
     ) -> None:
+        """`moves_pause`: a job also pauses where it moves to as many GPUs on each of other nodes."""
         self._world, self._batches = world, batches
+        self._moves_pause = moves_pause
         self.size_speeds = learned
         self._facts = table.facts
         apps = [world.applications[name] for name in table.model_names]
@@ -121,6 +125,7 @@ class EpochWork:
         self.epoch = np.zeros(jobs, np.int64)
         self.places: dict[int, Place] = {}
         """Of the running jobs."""
+        self._nodes_of: dict[int, tuple[int, ...]] = {}
         self.batch_of: dict[int, Batch] = {}
         self._resumes = np.zeros(jobs)
         self._epoch_ends = np.full(jobs, inf)
@@ -148,11 +153,13 @@ class EpochWork:
         fact, app = self._facts[job], self._app[job]
         place = self._place(shares)
         self._learn(job, now)
-        if self.places.get(job) != place:
+        nodes = tuple(share.node for share in shares)
+        moves = self._moves_pause and self._nodes_of.get(job) != nodes
+        if self.places.get(job) != place or moves:
             self._resumes[job] = now + app.restart_seconds
             if self.size_speeds is not None:
                 self.size_speeds.starts[job] += 1
-        self.places[job] = place
+        self.places[job], self._nodes_of[job] = place, nodes
         fact["resumes"] = self._resumes[job]
         if self._epoch_ends[job] <= now:
             fact["done"] = app.ends[self.epoch[job]]

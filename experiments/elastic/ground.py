@@ -59,17 +59,29 @@ def elastic(
     settings: Iterable[tuple[str, str, tuple[str, ...]]] = SIA_SETTINGS,
     *,
     shared: bool = False,
+    moves_pause: bool = False,
 ) -> Iterator[Cell]:
-    """The settings of Sia's simulator whose inputs are in the folder; `shared`: what jobs learn of their speed."""
+    """The settings of Sia's simulator whose inputs are in the folder.
+
+    `shared`: what jobs learn of their speed; `moves_pause`: jobs also where they get as many GPUs on other nodes.
+    """
     world = sia_world(reference, ROUND_SECONDS)
     for workload, cluster, modes in settings:
         if cluster == "homog" or (reference / FOLDER / FURTHER_FOLDER).is_dir():
             for mode in modes:
-                yield sia_cell(reference, world, workload, cluster, mode, shared=shared)
+                changed = {"shared": shared, "moves_pause": moves_pause}
+                yield sia_cell(reference, world, workload, cluster, mode, **changed)
 
 
 def sia_cell(
-    reference: Path, world: SiaWorld, workload: str, cluster: str, mode: str, *, shared: bool = False
+    reference: Path,
+    world: SiaWorld,
+    workload: str,
+    cluster: str,
+    mode: str,
+    *,
+    shared: bool = False,
+    moves_pause: bool = False,
 ) -> Cell:
     """A workload of Sia's simulator on one of its clusters; `shared`: jobs of an application learn together."""
     jobs = sia_jobs(reference, workload)
@@ -78,7 +90,7 @@ def sia_cell(
         adapts = mode == ADAPTIVE
         learned = LearnedSpeeds(table, world.applications, world.times, adaptive=adapts, shared=shared)
         batches = AdaptiveBatches(table, world, learned) if adapts else FixedBatches(table, world)
-        return EpochWork(table, cluster, world, batches, learned)
+        return EpochWork(table, cluster, world, batches, learned, moves_pause=moves_pause)
 
     slowest = CLUSTERS[cluster][0]
     alone = [

@@ -97,11 +97,17 @@ def main() -> None:
         help="On the grounds of Sia, jobs of an application share what they learn of their speed, as in Muster's "
         "service.",
     )
+    parser.add_argument(
+        "--moves-pause",
+        action="store_true",
+        help="On the grounds of Sia, jobs also pause where they move to as many GPUs on each of other nodes, which "
+        "costs nothing in Sia's simulator.",
+    )
     arguments = parser.parse_args()
     if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
-    if arguments.shared_speeds and arguments.ground not in LEARNING:
-        parser.error(f"--shared-speeds: jobs of the ground {arguments.ground} do not learn their speed")
+    if (arguments.shared_speeds or arguments.moves_pause) and arguments.ground not in LEARNING:
+        parser.error("--shared-speeds and --moves-pause: only on the grounds elastic and elastic-further")
     if arguments.ground in ("dally", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
     for line in _lines(arguments):
@@ -125,7 +131,8 @@ def _lines(given: argparse.Namespace) -> Iterator[str]:
 def _cells(given: argparse.Namespace) -> Iterator[Cell]:
     """The settings of a ground of the reference data."""
     if given.ground in LEARNING:
-        return elastic(given.reference, LEARNING[given.ground], shared=given.shared_speeds)
+        changed = {"shared": given.shared_speeds, "moves_pause": given.moves_pause}
+        return elastic(given.reference, LEARNING[given.ground], **changed)
     return rubick(given.reference)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from experiments.elastic.batches import Batch
 from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.epoch_work import EpochWork, FixedBatches
 from experiments.elastic.files import FOLDER, read_table
 from experiments.elastic.ground import elastic, rubick
 from experiments.elastic.iteration_work import RubickSpeeds
@@ -19,6 +20,7 @@ from experiments.elastic.speed_fits import fitted
 from experiments.elastic.step_times import StepTimes, closest
 from experiments.elastic.worlds import cluster_named, sia_jobs, sia_world, trace_with
 from experiments.joint.ground import table
+from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
@@ -96,6 +98,21 @@ def test_jobs_of_an_application_may_learn_together(reference: Path, shared: bool
     if shared:
         learned._batch[1] = learned._batch[0]
         assert learned.seconds(1, 2, 1, "t4") == learned.seconds(0, 2, 1, "t4")
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("moves_pause", [False, True])
+def test_a_move_to_like_nodes_may_pause_a_job(reference: Path, moves_pause: bool) -> None:
+    world, cluster = sia_world(reference, 60.0), cluster_named("homog")
+    jobs = sia_jobs(reference, "pollux-1").head(1)
+    table = job_table(trace_with(jobs, [1.0], [50.0], elastic=True), cluster, {}, {})
+    work = EpochWork(table, cluster, world, FixedBatches(table, world), moves_pause=moves_pause)
+    pause = world.applications[jobs["app"][0]].restart_seconds
+    for now, node in ((0.0, 0), (500.0, 3), (900.0, 3)):
+        ledger = Ledger(cluster, 1)
+        ledger.put(0, [NodeAllocation(node, (0, 1))])
+        work.rate(0, now, ledger)
+    assert table.facts["resumes"][0] == pause + (500.0 if moves_pause else 0.0)
 
 
 @pytest.mark.reference
