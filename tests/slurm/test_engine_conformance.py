@@ -392,6 +392,52 @@ class TestSlurmEngine(EngineConformance):
         end = case.end(1)
         assert (end.ended, end.message) == (Exit.LOST, "given 3 GPUs in Slurm, not by Muster")
 
+    def test_no_gpus_where_some_were_given_are_a_lost_start(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """As other numbers are. No Slurm takes any from a job that runs."""
+        self.changed_while_it_waits(case, slurm, "TresPerNode=")
+        show = ("scontrol", "--oneliner", "--details", "show", "job", str(case.slurm_job().number))
+        case.until(lambda: " JobState=RUNNING " in slurm.run(*show), "that it begins")
+        if "(IDX:)" not in slurm.run(*show):
+            pytest.skip("this Slurm leaves a job that waits its GPUs")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "given 0 GPUs in Slurm, not by Muster")
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        (held,) = case.observed(1, epoch=2).allocations or ()
+        assert len(held.gpu_ids) == 1
+
+    def test_a_start_on_other_gpus_that_is_not_requeued_is_named(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """It goes on."""
+        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:v100:3", "Requeue=0")
+        case.until(lambda: case.engine.poll().untaken, "that it is named")
+        (named,) = case.engine.poll().untaken
+        assert named.words.startswith("GPUs: found 3; allowed: 1, as Muster gave it. ")
+        assert case.observed(1).ended is None
+        case.kill(1)
+        assert case.end(1).ended is Exit.STOPPED
+        assert not case.engine.poll().untaken
+
+    def test_a_held_job_without_gpus_starts_with_those_it_is_given(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """An administrator has taken them from it between two starts."""
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        number = str(case.slurm_job().number)
+        slurm.run("scontrol", "requeuehold", number)
+        case.end(1)
+        case.until(lambda: case.slurm_job().held, "that it is held")
+        slurm.run("scontrol", "update", f"jobid={number}", "TresPerNode=")
+        case.engine.poll()
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        (held,) = case.observed(1, epoch=2).allocations or ()
+        assert len(held.gpu_ids) == 1
+
     def test_a_start_cancelled_before_it_begins_is_killed(self, case: SlurmCase, slurm: SlurmCluster) -> None:
         """It has no nodes then, and has lost none."""
         slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")

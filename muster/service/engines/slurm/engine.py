@@ -176,7 +176,7 @@ class SlurmEngine(ReadsRunFolders):
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
-        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._moved()]
+        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._changed()]
         untaken += self._by_themselves()
         return EngineView(
             starts,
@@ -212,18 +212,15 @@ class SlurmEngine(ReadsRunFolders):
             if row.state == "RUNNING" and OWN.fullmatch(row.comment) and row.comment not in ours
         ]
 
-    def _moved(self) -> list[UntakenJob]:
-        """Return the jobs that run on other nodes than they were given, and that Slurm does not requeue."""
-        found = ((record, self._row(record)) for record in self._records if record.lives and record.began)
+    def _changed(self) -> list[UntakenJob]:
+        """Return the jobs that run on other nodes or GPUs than they were given, and that Slurm does not requeue."""
+        found = ((record, self._row(record)) for record in self._records if record.lives and record.requeued)
         return [
             _untaken(
-                row,
-                f"nodes: found {', '.join(row.nodes)}; allowed: {', '.join(record.nodes)}, where Muster placed it. "
-                f"Hint: it may run on there, or scancel {row.number}",
+                row, f"{_found_and_allowed(row, record)}. Hint: it may run on there, or scancel {row.number}"
             )
             for record, row in found
-            if row is not None and row.state == "RUNNING" and not record.requeued
-            if set(row.nodes) != set(record.nodes)
+            if row is not None and row.state == "RUNNING" and row.values["Requeue"] != "1"
         ]
 
     def _by_themselves(self) -> list[UntakenJob]:
@@ -346,7 +343,7 @@ class SlurmEngine(ReadsRunFolders):
         elif row.state == "PENDING":
             self._take_back(row)
         elif row.values["Requeue"] != "1":
-            record.began, record.gpu_ids = row.started, {}
+            record.began, record.gpu_ids, record.requeued = row.started, {}, ""
             self._records.keep(record)
         elif row.state == "RUNNING":
             record.forgotten = True
@@ -359,13 +356,12 @@ class SlurmEngine(ReadsRunFolders):
             record.began = row.started
             self._records.keep(record)
         other = _other_nodes(row, record)
-        if other and row.state == "RUNNING" and row.values["Requeue"] == "1" and not record.requeued:
+        if other and row.state == "RUNNING" and not record.requeued:
             record.requeued = other
             self._records.keep(record)
         # At every poll until it is no longer there: an order may get no answer.
-        if record.requeued and row.state == "RUNNING" and not self._take_back(row):
-            record.requeued = ""
-            self._records.keep(record)
+        if record.requeued and row.state == "RUNNING" and row.values["Requeue"] == "1":
+            self._take_back(row)
         if record.killed:  # again: Slurm loses a signal that comes before the first process
             self._scancel(record, "--signal=KILL", "--full")
         elif record.stopping and not record.sent:
@@ -411,7 +407,8 @@ class SlurmEngine(ReadsRunFolders):
                 }
             gpus = [len(here["gpu_ids"]) for here in record.allocations]
             found = [len(ids) for ids in record.gpu_ids.values()]
-            if found != gpus and all(found):  # No GPUs are shown of one that has just ended.
+            # No GPUs are shown of one that has just ended.
+            if found != gpus and held and all(here.shows_gpus for here in held.values()):
                 record.requeued = f"given {sum(found)} GPUs in Slurm, not by Muster"
             self._records.keep(record)
 
@@ -552,7 +549,9 @@ class SlurmEngine(ReadsRunFolders):
         row = self._rows[record.slurm_job]
         # By scontrol's own clock: where that is ahead, it would put off, again and again, what can begin earlier.
         begins = row.state != "PENDING" or row.started > time.time()
-        line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node, begins=begins)
+        requested_type = gpu_type_of(row)
+        gpu_type = self._gpu_type(record) if requested_type is None else requested_type
+        line = rewritten(row.number, record.allocations, gpu_type, tasks_per_node, begins=begins)
         if self._partition not in row.values["Partition"].split(","):
             line += f" Partition={self._partition}"
         if row.held:
@@ -771,6 +770,17 @@ def _other_nodes(row: SlurmJob, record: StartRecord) -> str:
     now, given = set(row.nodes), set(record.nodes)
     what = "left with" if now < given else "moved to"
     return f"{what} {', '.join(row.nodes)} in Slurm, not by Muster" if now != given else ""
+
+
+def _found_and_allowed(row: SlurmJob, record: StartRecord) -> str:
+    """Return what others have changed of a start that runs, for people."""
+    if set(row.nodes) != set(record.nodes):
+        return (
+            f"nodes: found {', '.join(row.nodes)}; allowed: {', '.join(record.nodes)}, where Muster placed it"
+        )
+    found = sum(len(ids) for ids in record.gpu_ids.values())
+    given = sum(len(here["gpu_ids"]) for here in record.allocations)
+    return f"GPUs: found {found}; allowed: {given}, as Muster gave it"
 
 
 def _untaken(row: SlurmJob, words: str) -> UntakenJob:

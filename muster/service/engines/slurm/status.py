@@ -52,6 +52,7 @@ _COLUMNS = (
 _CONFIG = re.compile(r"Configuration data as of (\d+)")
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+_RUNS = re.compile(r" JobState=RUNNING ")
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _UNKNOWN = "Invalid job id"
 """What squeue says where it knows none of the jobs that are asked for."""
@@ -167,6 +168,8 @@ class HeldOnNode:
     gpu_ids: list[int]
     cpus: int
     memory_mib: int
+    shows_gpus: bool
+    """It still runs: of an ended job Slurm does not say which GPUs it had."""
 
 
 def read_details(commands: SlurmCommands) -> dict[int, dict[str, HeldOnNode]]:
@@ -190,8 +193,9 @@ def time_of_config(printed: str) -> float | None:
 
 def _held(text: str) -> dict[str, HeldOnNode]:
     found: dict[str, HeldOnNode] = {}
+    runs = _RUNS.search(text) is not None
     for nodes, cpus, memory, gpus in _ON_NODES.findall(text):
-        here = HeldOnNode(_numbers(gpus), len(_numbers(cpus)), int(memory))
+        here = HeldOnNode(_numbers(gpus), len(_numbers(cpus)), int(memory), runs)
         found |= dict.fromkeys(expand_hosts(nodes), here)
     return found
 
