@@ -41,7 +41,13 @@ class SlurmCase(Case):
         self.reopen()
 
     def reopen(self) -> None:
-        self.engine = SlurmEngine(self._folder / "engine", "train", self._cluster, self._commands)
+        self.engine = SlurmEngine(
+            self._folder / "engine",
+            "train",
+            self._cluster,
+            self._commands,
+            lambda _, whose: whose == self._whose,
+        )
 
     def launch_of(self, job: int, epoch: int, work: Work) -> Launch:
         command = ("sleep", "600") if work is Work.ENDLESS else ("true",)
@@ -318,8 +324,9 @@ class TestSlurmEngine(EngineConformance):
         assert case.end(1).ended is Exit.STOPPED
         slurm.run("scontrol", "delete", "PartitionName=other")
 
+    @pytest.mark.parametrize("is_new", [False, True], ids=["same daemon", "new daemon"])
     def test_a_held_job_in_another_partition_is_used_again(
-        self, case: SlurmCase, slurm: SlurmCluster
+        self, case: SlurmCase, slurm: SlurmCluster, is_new: bool
     ) -> None:
         """An administrator moves it between two starts. A second job for it could run beside it later."""
         slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
@@ -336,6 +343,9 @@ class TestSlurmEngine(EngineConformance):
                 return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
 
             case.until(is_moved, "its other partition")
+            if is_new:
+                case.forget(1)
+                case.reopen()
             case.engine.poll()
             case.launch(1, 2)
             case.until(lambda: not case.observed(1, 2).pending, "its second run")

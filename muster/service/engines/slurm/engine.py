@@ -63,6 +63,7 @@ from muster.service.engines.slurm.status import (
     SlurmJob,
     read_details,
     read_jobs,
+    read_marks,
     read_numbered,
     time_of_config,
 )
@@ -115,12 +116,22 @@ class SlurmEngine(ReadsRunFolders):
     )
     enforces = "Slurm: CPUs, memory and GPUs as the site has set it up"
 
-    def __init__(self, folder: Path, partition: str, cluster: Cluster, commands: SlurmCommands) -> None:
-        """Find the starts that are there. OSError if Slurm cannot be reached."""
+    def __init__(
+        self,
+        folder: Path,
+        partition: str,
+        cluster: Cluster,
+        commands: SlurmCommands,
+        is_ours: Callable[[int, str], bool],
+    ) -> None:
+        """Find the starts that are there. OSError if Slurm cannot be reached.
+
+        `is_ours` says of a job's number and its `Launch.whose` whether this Muster has such a job.
+        """
         self._partition, self._cluster, self._commands = partition, cluster, commands
         self._records = Records(folder / "starts")
         self._adopted, self._new = AdoptedJobs(folder / "submitted"), NewJobs()
-        self._rows: Mapping[int, SlurmJob] = {}
+        self._rows: Mapping[int, SlurmJob] = self._in_other_partitions(is_ours)
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
         self._looked_at = self._clock_read_at = float("-inf")
@@ -252,22 +263,33 @@ class SlurmEngine(ReadsRunFolders):
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
-        held = {
-            one.number: one.comment for one in self._rows.values() if one.held and OWN.fullmatch(one.comment)
+        before = {
+            one.number: one.comment
+            for one in self._rows.values()
+            if one.state in LIVING and OWN.fullmatch(one.comment)
         }
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
-        self._rows |= self._elsewhere(held)
+        self._rows |= self._elsewhere(before)
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
 
-    def _elsewhere(self, held: dict[int, str]) -> dict[int, SlurmJob]:
+    def _in_other_partitions(self, is_ours: Callable[[int, str], bool]) -> dict[int, SlurmJob]:
+        """Return the jobs of this Muster that others have moved while no daemon served, and that have not ended."""
+        found = (
+            (row, OWN.fullmatch(row.comment))
+            for row in read_marks(self._commands)
+            if self._partition not in row.values["Partition"].split(",") and row.state in LIVING
+        )
+        return {row.number: row for row, own in found if own and is_ours(int(own["job"]), own["whose"])}
+
+    def _elsewhere(self, before: dict[int, str]) -> dict[int, SlurmJob]:
         """Return the jobs of starts and owners that are in another partition by now, or forgotten by Slurm if not.
 
-        And those that were held for a next start at the last look, by number with their comments.
+        And those that had not ended at the last look, by number with their comments.
         """
         comments = {record.slurm_job: record.comment for record in self._records if record.lives}
-        comments |= held | {one.slurm_job: one.comment for one in self._adopted}
+        comments |= before | {one.slurm_job: one.comment for one in self._adopted}
         found = read_numbered(self._commands, comments.keys() - self._rows.keys() - {0})
         return {row.number: row for row in found if row.comment == comments[row.number]}
 
