@@ -175,7 +175,7 @@ class SlurmEngine(ReadsRunFolders):
 
     def poll(self) -> EngineView:
         """Look at Slurm's jobs, and every two seconds at its nodes."""
-        if time.monotonic() - self._clock_read_at >= _CLOCK_SECONDS:
+        if self._clocks.was_set or time.monotonic() - self._clock_read_at >= _CLOCK_SECONDS:
             self._read_clock()
         self._look()
         now = time.time()
