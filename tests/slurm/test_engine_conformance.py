@@ -17,7 +17,7 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.slurm_nodes import read_slurm_site
-from muster.service.engines import Exit, Launch, ResizeStart
+from muster.service.engines import AdoptJob, CloseJob, Exit, Launch, ResizeStart, StartRefused
 from muster.service.engines.registry import engine_factory
 from muster.service.engines.slurm.engine import SlurmEngine
 from muster.service.engines.slurm.outcome import LIVING
@@ -528,6 +528,55 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1, epoch=epoch).pending, "its process")
         assert case.observed(1, epoch=epoch).ended is None
         assert len(case.slurm_jobs()) == 1
+
+    def adopted(self, case: SlurmCase, slurm: SlurmCluster) -> tuple[Launch, str]:
+        """A start of a job that its owner has submitted and Muster has taken, and the job's number in Slurm."""
+        held = ("--hold", "--gres=gpu:1", "--mem=1G", "--comment=muster:")
+        number = slurm.run("sbatch", "--parsable", "--output=/dev/null", *held, "--wrap=true").strip()
+        (new,) = [one for one in case.engine.poll().submitted if one.key.startswith(f"{number}@")]
+        case.send(AdoptJob(new.key, 1))
+        case.engine.poll()
+        return replace(case.launch_of(1, 1, Work.SHORT), key=new.key), number
+
+    def ends_alone(self, case: SlurmCase, slurm: SlurmCluster, number: str) -> None:
+        """Its owner releases a job, and Slurm runs it to its end."""
+        slurm.run("scontrol", "release", number)
+        shown = ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T")
+        case.until(lambda: slurm.run(*shown).strip() == "COMPLETED", "its end")
+
+    def test_a_job_that_ended_without_muster_is_not_launched(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """A start of it may be on record already."""
+        launch, number = self.adopted(case, slurm)
+        self.ends_alone(case, slurm, number)
+        (end,) = case.engine.poll().ended_alone
+        assert (end.job, end.ended) == (1, Exit.COMPLETED)
+        with pytest.raises(StartRefused, match="was released in Slurm by its owner, and has ended there"):
+            case.send(launch)
+        assert not case.starts()
+        case.send(CloseJob(launch.key, 1, completed=True))
+        assert not case.engine.poll().ended_alone
+
+    def test_a_run_is_an_owners_own_where_our_release_is_refused(
+        self, case: SlurmCase, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its owner releases it just before Muster does; its run is counted as that of the refused start would be."""
+        launch, number = self.adopted(case, slurm)
+        done = SlurmCommands.done
+
+        def released_before(commands: SlurmCommands, command: Sequence[str], *more: Any, **named: Any) -> Any:
+            if more and more[0].startswith("release "):
+                self.ends_alone(case, slurm, number)
+            return done(commands, command, *more, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SlurmCommands, "done", released_before)
+            with pytest.raises(StartRefused):
+                case.send(launch)
+        (end,) = case.engine.poll().ended_alone
+        assert (end.job, end.ended) == (1, Exit.COMPLETED)
+        case.send(CloseJob(launch.key, 1, completed=True))
 
     def test_a_number_that_slurm_uses_again_is_another_job(
         self, case: SlurmCase, slurm: SlurmCluster

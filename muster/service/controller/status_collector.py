@@ -254,7 +254,12 @@ class StatusCollector:
             self._jobs.pending |= Trigger.COMPLETION
 
     def _ended_alone(self, one: Observed, now: float) -> None:
-        """End a job that the engine has run to its end without Muster."""
+        """End a job that the engine has run to its end without Muster, and with it a start that is not launched yet."""
+        start = self._jobs.starts.get(one.job)
+        if start is not None and not start.launched and not self._commands.is_launching(start):
+            words = "its job has run by itself before that"
+            over = Observed(start.job, start.epoch, Exit.LOST, one.since, None, words)
+            self._ended(start, over, start.since, now)
         row = self._jobs.rows.get(one.job)
         if row is None or row.id in self._jobs.starts:
             return

@@ -46,6 +46,7 @@ from muster.service.engines.interface import (
     ReservedJob,
     ResizeStart,
     SendNotice,
+    StartRefused,
     SubmittedJob,
     UntakenJob,
 )
@@ -247,19 +248,20 @@ class SlurmEngine(ReadsRunFolders):
 
     def _ended_alone(self) -> list[Observed]:
         """Return how adopted jobs ended whose last run their owners have released."""
-        found = ((one, self._adopted_row(one.key)) for one in self._adopted)
-        ends = [
-            (one, row, *outcome(row, StartRecord(one.job, 0, one.comment, [], launched=0.0)))
-            for one, row in found
-            if row is not None and row.state not in LIVING and row.state != "CANCELLED"
-            if one.last_run is not None and row.restarts > one.last_run
-            if self._records.living(one.job) is None
-        ]
-        return [
-            Observed(one.job, 0, how, self._here(row.ended), status, _alone(message))
-            for one, row, how, status, message in ends
-            if how in (Exit.COMPLETED, Exit.FAILED, Exit.KILLED)
-        ]
+        without = [one for one in self._adopted if self._records.living(one.job) is None]
+        return [end for one in without if (end := self._end_alone(one)) is not None]
+
+    def _end_alone(self, adopted: Adopted) -> Observed | None:
+        """Return how the run of a job ended that its owner has released; None: its last run is not of that kind."""
+        row = self._adopted_row(adopted.key)
+        if row is None or row.state in LIVING or row.state == "CANCELLED":
+            return None
+        if adopted.last_run is None or row.restarts <= adopted.last_run:
+            return None
+        how, status, message = outcome(row, StartRecord(adopted.job, 0, adopted.comment, [], launched=0.0))
+        if how not in (Exit.COMPLETED, Exit.FAILED, Exit.KILLED):
+            return None
+        return Observed(adopted.job, 0, how, self._here(row.ended), status, _alone(message))
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
@@ -549,6 +551,9 @@ class SlurmEngine(ReadsRunFolders):
             [as_fields(here) for here in launch.allocations],
             launched=time.time(),
         )
+        adopted = self._adopted.get(launch.key)
+        if adopted is not None and self._end_alone(adopted) is not None:
+            raise StartRefused(f"job {launch.key} was released in Slurm by its owner, and has ended there")
         if row is None and launch.key:
             raise SlurmError(f"job {launch.key} is not in Slurm any more, or may not be requeued")
         if row is not None:
