@@ -398,7 +398,7 @@ class TestSlurmEngine(EngineConformance):
 
     def test_other_gpus_than_given_are_a_lost_start(self, case: SlurmCase, slurm: SlurmCluster) -> None:
         """They are not in the plan; the next start has those that are."""
-        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:v100:3")
+        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:3")
         end = case.end(1)
         assert (end.ended, end.message) == (Exit.LOST, "given 3 GPUs in Slurm, not by Muster")
 
@@ -422,7 +422,7 @@ class TestSlurmEngine(EngineConformance):
         self, case: SlurmCase, slurm: SlurmCluster
     ) -> None:
         """It goes on."""
-        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:v100:3", "Requeue=0")
+        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:3", "Requeue=0")
         case.until(lambda: case.engine.poll().untaken, "that it is named")
         (named,) = case.engine.poll().untaken
         assert named.words.startswith("GPUs: found 3; allowed: 1, as Muster gave it. ")
@@ -431,21 +431,17 @@ class TestSlurmEngine(EngineConformance):
         assert case.end(1).ended is Exit.STOPPED
         assert not case.engine.poll().untaken
 
+    @pytest.mark.parametrize("requested", ["gpu:1", "gpu:v100:1"])
     def test_a_held_job_without_gpus_starts_with_those_it_is_given(
-        self, case: SlurmCase, slurm: SlurmCluster
+        self, case: SlurmCase, slurm: SlurmCluster, requested: str
     ) -> None:
-        """An administrator has taken them from it between two starts."""
-        case.launch(1)
-        case.until(lambda: not case.observed(1).pending, "its first process")
-        number = str(case.slurm_job().number)
-        slurm.run("scontrol", "requeuehold", number)
-        case.end(1)
-        case.until(lambda: case.slurm_job().held, "that it is held")
+        """An administrator has taken them from it. To Slurm it still is one with, or without, a type."""
+        launch, number = self.adopted(case, slurm, requested, "sleep 600")
         slurm.run("scontrol", "update", f"jobid={number}", "TresPerNode=")
         case.engine.poll()
-        case.launch(1, epoch=2)
-        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
-        (held,) = case.observed(1, epoch=2).allocations or ()
+        case.send(launch)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        (held,) = case.observed(1).allocations or ()
         assert len(held.gpu_ids) == 1
 
     def test_a_start_cancelled_before_it_begins_is_killed(self, case: SlurmCase, slurm: SlurmCluster) -> None:
@@ -529,10 +525,12 @@ class TestSlurmEngine(EngineConformance):
         assert case.observed(1, epoch=epoch).ended is None
         assert len(case.slurm_jobs()) == 1
 
-    def adopted(self, case: SlurmCase, slurm: SlurmCluster) -> tuple[Launch, str]:
+    def adopted(
+        self, case: SlurmCase, slurm: SlurmCluster, gres: str = "gpu:1", script: str = "true"
+    ) -> tuple[Launch, str]:
         """A start of a job that its owner has submitted and Muster has taken, and the job's number in Slurm."""
-        held = ("--hold", "--gres=gpu:1", "--mem=1G", "--comment=muster:")
-        number = slurm.run("sbatch", "--parsable", "--output=/dev/null", *held, "--wrap=true").strip()
+        held = ("--hold", f"--gres={gres}", "--mem=1G", "--comment=muster:", "--output=/dev/null")
+        number = slurm.run("sbatch", "--parsable", *held, f"--wrap={script}").strip()
         (new,) = [one for one in case.engine.poll().submitted if one.key.startswith(f"{number}@")]
         case.send(AdoptJob(new.key, 1))
         case.engine.poll()

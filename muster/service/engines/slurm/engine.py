@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ from muster.service.engines.parts import stop_file
 from muster.service.engines.run_folders import ReadsRunFolders
 from muster.service.engines.sequential import write_notice
 from muster.service.engines.slurm.job_files import batch_script, passed_on, write_start, write_submitted_start
-from muster.service.engines.slurm.nodes import addresses, engine_nodes
+from muster.service.engines.slurm.nodes import addresses, engine_nodes, of_several_types
 from muster.service.engines.slurm.outcome import LIVING, outcome
 from muster.service.engines.slurm.records import Records, StartRecord, as_fields
 from muster.service.engines.slurm.refusals import refusal, waiting_words
@@ -79,6 +79,7 @@ from muster.service.engines.slurm.submitted import (
 from muster.service.store.rows import StateRequest
 from muster.slurm_commands import SlurmCommands, SlurmError, explained
 from muster.units import GB_PER_MIB
+from muster.workload.jobs import GPU_TYPE
 
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
@@ -135,6 +136,8 @@ class SlurmEngine(ReadsRunFolders):
         self._rows: Mapping[int, SlurmJob] = self._in_other_partitions(is_ours)
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
+        self._of_several_types: Set[str] = frozenset()
+        """Nodes with GPUs of several types."""
         self._looked_at = self._clock_read_at = float("-inf")
         self._clocks = MachineClocks()
         self._passed_on = passed_on(self._read_clock())
@@ -442,7 +445,7 @@ class SlurmEngine(ReadsRunFolders):
         printed = self._commands.ask(["scontrol", "--oneliner", "--details", "show", "node"])
         ours = [record.held for record in self._records if record.lives and record.began]
         self._nodes = engine_nodes(printed, self._cluster, ours)
-        self._addresses = addresses(printed)
+        self._addresses, self._of_several_types = addresses(printed), of_several_types(printed)
         self._looked_at = time.monotonic()
 
     def _launch_all(self, launches: Sequence[Launch]) -> list[Exception | None]:
@@ -577,7 +580,7 @@ class SlurmEngine(ReadsRunFolders):
         # By scontrol's own clock: where that is ahead, it would put off, again and again, what can begin earlier.
         begins = row.state != "PENDING" or row.started > time.time()
         requested_type = gpu_type_of(row)
-        gpu_type = self._gpu_type(record) if requested_type is None else requested_type
+        gpu_type = self._first_type(record) if requested_type is None else requested_type
         line = rewritten(row.number, record.allocations, gpu_type, tasks_per_node, begins=begins)
         if self._partition not in row.values["Partition"].split(","):
             line += f" Partition={self._partition}"
@@ -586,9 +589,18 @@ class SlurmEngine(ReadsRunFolders):
         # Released already where an order to release it was carried out late: then it is withdrawn first.
         return [_holding(row), line]
 
-    def _gpu_type(self, record: StartRecord) -> str:
+    def _first_type(self, record: StartRecord) -> str:
+        """Return the type of GPU that a job requested when it was submitted; "" is any.
+
+        Its owner's, if it has one. Muster's own requests name a type only where Slurm has a choice on the node: Slurm
+        lets a job that has requested one start on no other.
+        """
+        adopted = next((one for one in self._adopted if one.job == record.job), None)
+        if adopted is not None:
+            constraint = str(adopted.request["constraint"])
+            return constraint.removeprefix(GPU_TYPE) if constraint.startswith(GPU_TYPE) else ""
         node = self._cluster.nodes[self._cluster.node_index[record.nodes[0]]]
-        return node.gpu_type if self._cluster.states_gpu_types else ""
+        return node.gpu_type if node.name in self._of_several_types else ""
 
     def _submit(self, launch: Launch, record: StartRecord) -> None:
         """Submit a job in its owner's name, already with what its first start gets."""
@@ -604,7 +616,7 @@ class SlurmEngine(ReadsRunFolders):
             "--export=ALL",
             f"--chdir={launch.run_dir.parent}",
             *([f"--uid={launch.user}"] if launch.user is not None else []),
-            *requested(record.allocations, self._gpu_type(record)),
+            *requested(record.allocations, self._first_type(record)),
         ]
         done = self._commands.done(command, batch_script(launch), passed_on=_PASSED_ON)
         if done.returncode != 0:
