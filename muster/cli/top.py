@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import string
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,7 @@ _MOST_NODES = 64
 _LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits
 _NO_LETTER = "#"
 _LEAST_JOBS, _OTHER_LINES = 5, 10
-"""However many nodes there are, so many jobs are shown; lines of headings and notices."""
+"""However many nodes there are, so many jobs are shown; lines of headings and of notices about the queue."""
 _LIVING = ("running", "queued", "held")
 Seen = dict[str, Any]
 
@@ -58,7 +59,12 @@ def top(
 
 
 def _look(client: Client) -> Seen:
-    return {"nodes": client.get("/v1/nodes")["nodes"], "queue": client.get("/v1/queue")}
+    found = client.get("/v1/nodes")
+    return {
+        "nodes": found["nodes"],
+        "notices": found.get("notices", []),
+        "queue": client.get("/v1/queue"),
+    }
 
 
 def _shown(seen: Seen) -> list[Any]:
@@ -73,11 +79,12 @@ def _shown(seen: Seen) -> list[Any]:
     hidden = len(nodes) - _MOST_NODES
     more = [f"{counted(hidden, 'more node')}: muster nodes lists them."] if hidden > 0 else []
     letters = _letters(nodes[:_MOST_NODES])
-    shown = queue["jobs"][: _jobs_that_fit(min(len(nodes), _MOST_NODES))]
+    shown = queue["jobs"][: _jobs_that_fit(min(len(nodes), _MOST_NODES), seen["notices"])]
     jobs: list[Any] = [job_table(shown, time.time(), letters)] if shown else []
     if left := _left_out(queue, len(shown)):
         jobs.append(left)
-    return [line, *queue["notices"], _node_table(nodes[:_MOST_NODES], letters), *more, *jobs]
+    table = _node_table(nodes[:_MOST_NODES], letters)
+    return [line, *queue["notices"], table, *more, *seen["notices"], *jobs]
 
 
 def _left_out(queue: Seen, shown: int) -> str:
@@ -94,9 +101,11 @@ def _left_out(queue: Seen, shown: int) -> str:
     return f"{counted(every - shown, 'more job')}{whose}: muster queue lists them." if every > shown else ""
 
 
-def _jobs_that_fit(nodes: int) -> int:
-    """How many jobs a screen has room for below its nodes."""
-    return max(_LEAST_JOBS, shutil.get_terminal_size().lines - nodes - _OTHER_LINES)
+def _jobs_that_fit(nodes: int, notices: Sequence[str]) -> int:
+    """How many jobs a screen has room for below its nodes and what is noticed of them."""
+    columns, lines = shutil.get_terminal_size()
+    wrapped = sum(len(textwrap.wrap(notice, columns)) for notice in notices)
+    return max(_LEAST_JOBS, lines - nodes - wrapped - _OTHER_LINES)
 
 
 def _letters(nodes: Sequence[Mapping[str, Any]]) -> dict[int, Text]:

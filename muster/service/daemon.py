@@ -127,6 +127,7 @@ def _serve(
         engine_folder(serving.home, serving.engine_name),
         lambda job: controller.jobs.rows[job],
         known_models.all,
+        lambda job, whose: (row := store.job(job)) is not None and row.whose == whose,
         jobs_folder(serving.home),
         notes.append,
     )

@@ -9,18 +9,31 @@ from pathlib import Path
 
 import pytest
 
+_AHEAD = "clock_ahead"
+"""File with the seconds."""
 _SOURCE = r"""
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+static long ahead(void) {
+    const char *name = getenv("CLOCK_AHEAD");
+    FILE *file = name ? fopen(name, "re") : NULL;
+    long seconds = 0;
+    if (file) {
+        if (fscanf(file, "%ld", &seconds) != 1) seconds = 0;
+        fclose(file);
+    }
+    return seconds;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *found) {
     int failed = (int)syscall(SYS_clock_gettime, clock, found);
-    const char *ahead = getenv("CLOCK_AHEAD");
-    if (!failed && clock == CLOCK_REALTIME && ahead) found->tv_sec += atol(ahead);
+    if (!failed && clock == CLOCK_REALTIME) found->tv_sec += ahead();
     return failed;
 }
 
@@ -52,4 +65,13 @@ def clock_ahead(folder: Path, seconds: int) -> Mapping[str, str]:
     command = [compiler, "-shared", "-fPIC", "-O1", "-x", "c", "-o", str(library), "-"]
     subprocess.run(command, input=_SOURCE, text=True, check=True)
     library.chmod(0o755)
-    return {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(seconds)}
+    set_clock(folder, seconds)
+    return {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(folder / _AHEAD)}
+
+
+def set_clock(folder: Path, seconds: int) -> None:
+    """Set the time of day of the processes with these variables, while they run."""
+    aside = folder / f"{_AHEAD}.new"
+    aside.write_text(f"{seconds}\n")
+    aside.chmod(0o644)
+    aside.replace(folder / _AHEAD)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 GPUS = 8
@@ -140,17 +141,21 @@ def wait_for(
 
 @contextmanager
 def slurm_cluster(
-    folder: Path, nodes: int = 4, partitions: Sequence[str] = (), **settings: object
+    folder: Path,
+    nodes: int = 4,
+    partitions: Sequence[str] = (),
+    gpu_types: Sequence[str] = ("v100",),
+    **settings: object,
 ) -> Iterator[SlurmCluster]:
     """A running Slurm of so many nodes (24 CPUs, 8 GPUs, 500 GB each) in a new folder, all idle.
 
-    `partitions` are beside `train`, each a name with settings, on all nodes. `settings` are lines of slurm.conf, in
-    place of or beside those that it has.
+    The nodes have these types of GPUs in turn. `partitions` are beside `train`, each a name with settings, on all
+    nodes. `settings` are lines of slurm.conf, in place of or beside those that it has.
     """
     folder.mkdir()
     ports = _free_ports(nodes + 1)
     cluster = SlurmCluster(folder, tuple(f"node{at + 1}" for at in range(nodes)), ports)
-    _write_files(cluster, partitions, settings)
+    _write_files(cluster, partitions, gpu_types, settings)
     try:
         cluster.start("munged")
         wait_for((folder / "munge.socket").exists, lambda: (folder / "munged.out").read_text())
@@ -162,7 +167,12 @@ def slurm_cluster(
         _end(cluster)
 
 
-def _write_files(cluster: SlurmCluster, partitions: Sequence[str], settings: Mapping[str, object]) -> None:
+def _write_files(
+    cluster: SlurmCluster,
+    partitions: Sequence[str],
+    gpu_types: Sequence[str],
+    settings: Mapping[str, object],
+) -> None:
     folder = cluster.folder
     for name in ("state", "spool"):
         (folder / name).mkdir()
@@ -171,14 +181,15 @@ def _write_files(cluster: SlurmCluster, partitions: Sequence[str], settings: Map
     for gpu in range(GPUS):
         os.mknod(folder / f"gpu{gpu}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # /dev/null's numbers
     files = f"{folder}/gpu[0-{GPUS - 1}]"
-    gres = [f"NodeName={name} Name=gpu Type=v100 File={files}" for name in cluster.nodes]
+    types = dict(zip(cluster.nodes, cycle(gpu_types), strict=False))
+    gres = [f"NodeName={name} Name=gpu Type={gpu_type} File={files}" for name, gpu_type in types.items()]
     (folder / "gres.conf").write_text("\n".join(["AutoDetect=off", *gres, ""]))
     (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n" if _version() >= (23,) else "")
     lines = {**_conf(cluster), **settings}
-    hardware = f"CPUs=24 Sockets=1 CoresPerSocket=24 ThreadsPerCore=1 RealMemory=500000 Gres=gpu:v100:{GPUS}"
+    hardware = "CPUs=24 Sockets=1 CoresPerSocket=24 ThreadsPerCore=1 RealMemory=500000"
     host = f"NodeHostname={socket.gethostname().split('.')[0]} NodeAddr=127.0.0.1"
     of_nodes = [
-        f"NodeName={name} {host} Port={port} {hardware} Features=on-{name}"
+        f"NodeName={name} {host} Port={port} {hardware} Gres=gpu:{types[name]}:{GPUS} Features=on-{name}"
         for name, port in zip(cluster.nodes, cluster.ports[1:], strict=True)
     ]
     named = ["train Default=YES", *partitions]

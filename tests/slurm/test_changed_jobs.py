@@ -67,3 +67,20 @@ def test_a_job_that_is_cancelled_before_it_begins_leaves_slurm(site: Site) -> No
         site.wait(job, state="cancelled")
         shown = ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T")
         wait_for(lambda: site.slurm.run(*shown).strip() == "CANCELLED", lambda: site.slurm.run(*shown))
+
+
+def test_a_held_job_moved_without_a_daemon_is_used_again(site: Site) -> None:
+    """To another partition. Submitted again it could run twice."""
+    site.slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
+    before = set(site.slurm_numbers())
+    with site.serves():
+        job = changed_while_it_waits(site, "Priority=0")
+        (number,) = set(site.slurm_numbers()) - before
+        site.muster("hold", job)
+        site.wait(job, state="held", holds=[])
+    site.slurm.run("scontrol", "update", f"jobid={number}", "Partition=other")
+    with site.serves():
+        site.muster("release", job)
+        site.wait(job, state="completed")
+        assert set(site.slurm_numbers()) - before == {number}
+    site.slurm.run("scontrol", "delete", "PartitionName=other")

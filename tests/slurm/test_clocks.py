@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.service.another_clock import clock_ahead
+from tests.service.another_clock import clock_ahead, set_clock
 from tests.service.cli.daemons import open_folder
 from tests.slurm.cluster import SlurmCluster, munged, wait_for
 from tests.slurm.test_serving import Site
@@ -55,6 +55,22 @@ def test_jobs_run_and_are_charged_with_another_clock(slurm: SlurmCluster, ahead:
         assert site.wait(job, state="held")["run_seconds"] > seconds - 3.0
         site.muster("release", job)
         site.wait(job, state="completed")
+
+
+@pytest.mark.parametrize("by", [30, -30], ids=["forwards", "backwards"])
+def test_a_run_is_as_long_where_the_clock_is_set_meanwhile(slurm: SlurmCluster, by: int) -> None:
+    """That of the daemon's machine alone, just before the end."""
+    with site_ahead(slurm, 0) as site, site.serves():
+        before = time.monotonic()
+        job = site.submit("--gpus", "2")
+        site.wait(job, phase="running")
+        began = time.monotonic()
+        wait_for(lambda: time.monotonic() > began + 6.0, lambda: "time stands still")
+        set_clock(site.home.parent, by)
+        seconds = time.monotonic() - began
+        site.muster("cancel", job)
+        ran = site.wait(job, state="cancelled")["run_seconds"]
+        assert seconds - 3.0 < ran < time.monotonic() - before
 
 
 def test_a_clock_that_slurm_does_not_accept_is_named(slurm: SlurmCluster) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.slurm_nodes import read_slurm_site
-from muster.service.engines import Exit, Launch, ResizeStart
+from muster.service.engines import AdoptJob, CloseJob, Exit, Launch, ResizeStart, StartRefused
 from muster.service.engines.registry import engine_factory
 from muster.service.engines.slurm.engine import SlurmEngine
 from muster.service.engines.slurm.outcome import LIVING
@@ -41,7 +41,13 @@ class SlurmCase(Case):
         self.reopen()
 
     def reopen(self) -> None:
-        self.engine = SlurmEngine(self._folder / "engine", "train", self._cluster, self._commands)
+        self.engine = SlurmEngine(
+            self._folder / "engine",
+            "train",
+            self._cluster,
+            self._commands,
+            lambda _, whose: whose == self._whose,
+        )
 
     def launch_of(self, job: int, epoch: int, work: Work) -> Launch:
         command = ("sleep", "600") if work is Work.ENDLESS else ("true",)
@@ -318,8 +324,9 @@ class TestSlurmEngine(EngineConformance):
         assert case.end(1).ended is Exit.STOPPED
         slurm.run("scontrol", "delete", "PartitionName=other")
 
+    @pytest.mark.parametrize("is_new", [False, True], ids=["same daemon", "new daemon"])
     def test_a_held_job_in_another_partition_is_used_again(
-        self, case: SlurmCase, slurm: SlurmCluster
+        self, case: SlurmCase, slurm: SlurmCluster, is_new: bool
     ) -> None:
         """An administrator moves it between two starts. A second job for it could run beside it later."""
         slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")
@@ -336,6 +343,9 @@ class TestSlurmEngine(EngineConformance):
                 return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
 
             case.until(is_moved, "its other partition")
+            if is_new:
+                case.forget(1)
+                case.reopen()
             case.engine.poll()
             case.launch(1, 2)
             case.until(lambda: not case.observed(1, 2).pending, "its second run")
@@ -388,9 +398,51 @@ class TestSlurmEngine(EngineConformance):
 
     def test_other_gpus_than_given_are_a_lost_start(self, case: SlurmCase, slurm: SlurmCluster) -> None:
         """They are not in the plan; the next start has those that are."""
-        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:v100:3")
+        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:3")
         end = case.end(1)
         assert (end.ended, end.message) == (Exit.LOST, "given 3 GPUs in Slurm, not by Muster")
+
+    def test_no_gpus_where_some_were_given_are_a_lost_start(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """As other numbers are. No Slurm takes any from a job that runs."""
+        self.changed_while_it_waits(case, slurm, "TresPerNode=")
+        show = ("scontrol", "--oneliner", "--details", "show", "job", str(case.slurm_job().number))
+        case.until(lambda: " JobState=RUNNING " in slurm.run(*show), "that it begins")
+        if "(IDX:)" not in slurm.run(*show):
+            pytest.skip("this Slurm leaves a job that waits its GPUs")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "given 0 GPUs in Slurm, not by Muster")
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        (held,) = case.observed(1, epoch=2).allocations or ()
+        assert len(held.gpu_ids) == 1
+
+    def test_a_start_on_other_gpus_that_is_not_requeued_is_named(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """It goes on."""
+        self.changed_while_it_waits(case, slurm, "TresPerNode=gres:gpu:3", "Requeue=0")
+        case.until(lambda: case.engine.poll().untaken, "that it is named")
+        (named,) = case.engine.poll().untaken
+        assert named.words.startswith("GPUs: found 3; allowed: 1, as Muster gave it. ")
+        assert case.observed(1).ended is None
+        case.kill(1)
+        assert case.end(1).ended is Exit.STOPPED
+        assert not case.engine.poll().untaken
+
+    @pytest.mark.parametrize("requested", ["gpu:1", "gpu:v100:1"])
+    def test_a_held_job_without_gpus_starts_with_those_it_is_given(
+        self, case: SlurmCase, slurm: SlurmCluster, requested: str
+    ) -> None:
+        """An administrator has taken them from it. To Slurm it still is one with, or without, a type."""
+        launch, number = self.adopted(case, slurm, requested, "sleep 600")
+        slurm.run("scontrol", "update", f"jobid={number}", "TresPerNode=")
+        case.engine.poll()
+        case.send(launch)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        (held,) = case.observed(1).allocations or ()
+        assert len(held.gpu_ids) == 1
 
     def test_a_start_cancelled_before_it_begins_is_killed(self, case: SlurmCase, slurm: SlurmCluster) -> None:
         """It has no nodes then, and has lost none."""
@@ -472,6 +524,57 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1, epoch=epoch).pending, "its process")
         assert case.observed(1, epoch=epoch).ended is None
         assert len(case.slurm_jobs()) == 1
+
+    def adopted(
+        self, case: SlurmCase, slurm: SlurmCluster, gres: str = "gpu:1", script: str = "true"
+    ) -> tuple[Launch, str]:
+        """A start of a job that its owner has submitted and Muster has taken, and the job's number in Slurm."""
+        held = ("--hold", f"--gres={gres}", "--mem=1G", "--comment=muster:", "--output=/dev/null")
+        number = slurm.run("sbatch", "--parsable", *held, f"--wrap={script}").strip()
+        (new,) = [one for one in case.engine.poll().submitted if one.key.startswith(f"{number}@")]
+        case.send(AdoptJob(new.key, 1))
+        case.engine.poll()
+        return replace(case.launch_of(1, 1, Work.SHORT), key=new.key), number
+
+    def ends_alone(self, case: SlurmCase, slurm: SlurmCluster, number: str) -> None:
+        """Its owner releases a job, and Slurm runs it to its end."""
+        slurm.run("scontrol", "release", number)
+        shown = ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T")
+        case.until(lambda: slurm.run(*shown).strip() == "COMPLETED", "its end")
+
+    def test_a_job_that_ended_without_muster_is_not_launched(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """A start of it may be on record already."""
+        launch, number = self.adopted(case, slurm)
+        self.ends_alone(case, slurm, number)
+        (end,) = case.engine.poll().ended_alone
+        assert (end.job, end.ended) == (1, Exit.COMPLETED)
+        with pytest.raises(StartRefused, match="was released in Slurm by its owner, and has ended there"):
+            case.send(launch)
+        assert not case.starts()
+        case.send(CloseJob(launch.key, 1, completed=True))
+        assert not case.engine.poll().ended_alone
+
+    def test_a_run_is_an_owners_own_where_our_release_is_refused(
+        self, case: SlurmCase, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its owner releases it just before Muster does; its run is counted as that of the refused start would be."""
+        launch, number = self.adopted(case, slurm)
+        done = SlurmCommands.done
+
+        def released_before(commands: SlurmCommands, command: Sequence[str], *more: Any, **named: Any) -> Any:
+            if more and more[0].startswith("release "):
+                self.ends_alone(case, slurm, number)
+            return done(commands, command, *more, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SlurmCommands, "done", released_before)
+            with pytest.raises(StartRefused):
+                case.send(launch)
+        (end,) = case.engine.poll().ended_alone
+        assert (end.job, end.ended) == (1, Exit.COMPLETED)
+        case.send(CloseJob(launch.key, 1, completed=True))
 
     def test_a_number_that_slurm_uses_again_is_another_job(
         self, case: SlurmCase, slurm: SlurmCluster

@@ -9,6 +9,7 @@ import pytest
 
 from muster.service.engines.interface import StartRefused
 from muster.service.engines.slurm.job_files import passed_on
+from muster.service.engines.slurm.nodes import of_several_types
 from muster.service.engines.slurm.refusals import refusal, waiting_words
 from muster.service.engines.slurm.status import SlurmJob
 from muster.service.engines.slurm.submitted import Adopted, AdoptedJobs, NewJobs, request_of
@@ -217,6 +218,12 @@ def test_who_passes_signals_on_depends_on_how_slurm_sends_them() -> None:
 )
 def test_exit_codes_of_both_forms_are_read(said: str, status: int) -> None:
     assert SlurmJob(7, {"exit_code": said}).exit_status == status
+
+
+def test_nodes_with_gpus_of_several_types_are_known() -> None:
+    gres = ("gpu:v100:8(S:0-1)", "gpu:a100:4(S:0),gpu:t4:2", "gpu:8", "(null)")
+    printed = "\n".join(f"NodeName=n{at} Arch=x86_64 Gres={one} OS=Linux" for at, one in enumerate(gres))
+    assert of_several_types(printed) == {"n1"}
 
 
 def test_an_untaken_job_is_named_until_it_is_put_right() -> None:

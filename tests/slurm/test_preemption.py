@@ -42,9 +42,15 @@ def preempting() -> Iterator[SlurmCluster]:
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o711)
         loops = f"bf_interval={BACKFILL_SECONDS},batch_sched_delay=0,sched_min_interval=0"
-        rules = {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL", "KillWait": 2}
-        folder = Path(parent) / "cluster"
-        with slurm_cluster(folder, NODES, PARTITIONS, SchedulerParameters=loops, **rules) as cluster:
+        with slurm_cluster(
+            Path(parent) / "cluster",
+            NODES,
+            PARTITIONS,
+            SchedulerParameters=loops,
+            PreemptType="preempt/partition_prio",
+            PreemptMode="CANCEL",
+            KillWait=2,
+        ) as cluster:
             yield cluster
 
 

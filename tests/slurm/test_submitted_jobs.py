@@ -235,6 +235,28 @@ def test_a_run_without_a_daemon_is_not_made_again(site: SubmittingSite, by: str)
     assert ran.read_text() == "\n"
 
 
+@pytest.mark.parametrize("script", ["true", "false"])
+def test_a_run_before_the_launch_of_a_start_is_not_made_again(site: SubmittingSite, script: str) -> None:
+    """The start is on record, and the daemon ends before it can launch it. Its owner releases the job meanwhile."""
+    ran = site.home.parent / "ran"
+    with site.serves():
+        in_the_way = site.home / "jobs" / "1"
+        in_the_way.touch()  # in place of the job's folder, so that nothing is launched
+        number = site.sbatch(
+            "--gres=gpu:1", "--mem=1G", "--comment=muster:", script=f"echo >> {ran}; {script}"
+        )
+        (job,) = site.taken()
+        site.wait(job, phase="starting")
+    in_the_way.unlink()
+    site.slurm.run("scontrol", "release", number)
+    ends = {"true": "COMPLETED", "false": "FAILED"}
+    wait_for(lambda: site.state(number) == ends[script], lambda: site.shown(number))
+    with site.serves():
+        found = site.wait(job, state=ends[script].lower())
+    assert found["message"].startswith("released in Slurm by its owner; ")
+    assert (found["run_seconds"], found["holds"], ran.read_text()) == (0.0, [], "\n")
+
+
 def test_a_job_in_another_partition_comes_back_to_start(site: SubmittingSite) -> None:
     """An administrator puts it there while it is held. It is Muster's as before."""
     site.slurm.run("scontrol", "create", "PartitionName=other", "Nodes=ALL", "State=UP")

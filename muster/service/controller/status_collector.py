@@ -91,7 +91,7 @@ class StatusCollector:
             asked = report_request_of(row, start, self._home, begins=False)
             self._requests[start.job, start.epoch] = asked
             if row.phase is Phase.STOPPING:
-                start.notice_at = since
+                start.notice_at = min(since, now)  # It began later where the clock was set back since.
         self.place_starts(now)
 
     def place_starts(self, now: float) -> None:
@@ -125,7 +125,7 @@ class StatusCollector:
                 continue
             start.launched = True
             if one.ended is not None:
-                self._ended(start, one, now)
+                self._ended(start, one, self._store.at(one.since), now)
                 self._jobs.commands += self._commands.forgetting(one)
                 continue
             start.seen = polled
@@ -205,15 +205,14 @@ class StatusCollector:
             if start.notice_at is None or self._commands.is_launching(start):
                 return
             end, words = Exit.STOPPED, "stopped before it began"
-        last = self._store.origin + max(start.seen, start.since)
-        self._ended(start, Observed(start.job, start.epoch, end, last, None, words), now)
+        self._ended(start, Observed(start.job, start.epoch, end, 0.0, None, words), start.seen, now)
 
-    def _ended(self, start: JobStart, one: Observed, now: float) -> None:
-        """Charge what a start held, and decide what becomes of its job."""
+    def _ended(self, start: JobStart, one: Observed, at: float, now: float) -> None:
+        """Charge what a start held until then, and decide what becomes of its job."""
         self._engine_knows(start, one)
         self._take_report(start)
         row = self._jobs.rows[start.job]
-        until = min(max(one.since - self._store.origin, start.since), now)
+        until = max(min(at, now), start.since)
         ran, held = start.ran(until), until - start.since
         self._jobs.starts.remove(start)
         self._jobs.changes.closed[start.job, start.epoch] = until
@@ -255,12 +254,17 @@ class StatusCollector:
             self._jobs.pending |= Trigger.COMPLETION
 
     def _ended_alone(self, one: Observed, now: float) -> None:
-        """End a job that the engine has run to its end without Muster."""
+        """End a job that the engine has run to its end without Muster, and with it a start that is not launched yet."""
+        start = self._jobs.starts.get(one.job)
+        if start is not None and not start.launched and not self._commands.is_launching(start):
+            words = "its job has run by itself before that"
+            over = Observed(start.job, start.epoch, Exit.LOST, one.since, None, words)
+            self._ended(start, over, start.since, now)
         row = self._jobs.rows.get(one.job)
         if row is None or row.id in self._jobs.starts:
             return
         state = State.COMPLETED if one.ended is Exit.COMPLETED else State.FAILED
-        until = max(min(one.since - self._store.origin, now), row.submitted)
+        until = max(min(self._store.at(one.since), now), row.submitted)
         self._jobs.set(row.id, state=state, finished=until, status=one.status, message=one.message)
         self._jobs.changes.event(row.id, until, state.value, one.message)
         self._jobs.carried_out(row)
@@ -274,7 +278,7 @@ class StatusCollector:
     def _engine_knows(self, start: JobStart, one: Observed) -> None:
         """Take the first step of a job that its engine simulates."""
         if one.first_step is not None and start.first_step is None:
-            first_step = max(one.first_step - self._store.origin, start.since)
+            first_step = max(self._store.at(one.first_step), start.since)
             self._works(start, first_step, measured=True, joined=True)
 
     def _settle_end(self, row: JobRow, until: float, now: float) -> None:

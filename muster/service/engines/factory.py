@@ -49,6 +49,8 @@ class EngineContext:
     """The store's row of a job that has not ended."""
     models: Callable[[], Mapping[str, Model]]
     """The models known now, by lower-case name."""
+    is_job: Callable[[int, str], bool] = lambda _job, _whose: False
+    """Whether the store has a job of this number that has this `Launch.whose`."""
     jobs: Path | None = None
     """Where the jobs' folders are, for an engine with other nodes to have them try it; None: they do not."""
     warn: Callable[[str], None] = lambda _: None

@@ -77,6 +77,8 @@ MOST_AT_ONCE = 10_000
 ValueT = TypeVar("ValueT")
 _BOOTED = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 """Unix seconds, as the clock had it when this process began."""
+_SET_SECONDS = 0.05
+"""From which on the machine's clock was set; less is what lies between two readings."""
 _VERSION = select(STORE.c.turn, STORE.c.next_job, select(func.max(EVENTS.c.id)).scalar_subquery())
 _SESSION = (
     select(SESSIONS)
@@ -134,6 +136,11 @@ class Store:
     def now(self) -> float:
         """Seconds since the store was made; they go on alike where the machine's clock is set."""
         return _BOOTED + time.clock_gettime(time.CLOCK_BOOTTIME) - self.origin
+
+    def at(self, moment: float) -> float:
+        """Return when a moment of the machine's clock was, as it is set now, in seconds since the store was made."""
+        set_by = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) - _BOOTED
+        return moment - self.origin - (set_by if abs(set_by) >= _SET_SECONDS else 0.0)
 
     def close(self) -> None:
         """Ends its connections."""

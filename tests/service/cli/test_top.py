@@ -43,6 +43,18 @@ def test_once_is_a_screen_and_says_how_many_jobs_are_left(api: Serving, muster: 
     assert f"{70 - listed} more jobs of all users: muster queue lists them." in shown
 
 
+def test_top_shows_the_notices_of_nodes_below_them(api: Serving, muster: Muster) -> None:
+    api.status.clocks = {f"node-{number}": 3600.0 for number in range(3)}
+    api.store.submit([Submission("ann", a_request()) for _ in range(30)])
+    shown = muster("top", "--once").out
+    notices = api.ask("GET", "/v1/nodes").json["notices"]
+    assert len(notices) == 3
+    assert json.loads(muster("top", "--json").out)["notices"] == notices
+    words = " ".join(shown.split())
+    assert words.index("CPUs held") < words.index(" ".join(notices)) < words.index("more jobs")
+    assert len(shown.splitlines()) <= 24
+
+
 def test_all_jobs_left_out_of_a_whole_answer_are_counted(api: Serving, muster: Muster) -> None:
     api.store.submit([Submission("ann", a_request()) for _ in range(30)])
     shown = muster("top", "--once").out

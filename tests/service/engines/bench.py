@@ -119,8 +119,11 @@ class Bench:
         return pid
 
     def left(self, job: int, epoch: int) -> list[int]:
-        """Living processes of a start, its supervisor too."""
-        return processes.marked(self.folder.resolve() / "engine" / f"{job}.{epoch}")
+        """Living processes of a start, its supervisor too; one that is about to die has no environment any more."""
+        marked = processes.marked(self.folder.resolve() / "engine" / f"{job}.{epoch}")
+        start = self.engine._starts.get((job, epoch))
+        grouped = start.group.pids() if start is not None and start.group is not None else []
+        return sorted({*marked, *grouped})
 
     def until_nothing_is_left(self, job: int, epoch: int) -> None:
         """Waits until no process of a start lives."""

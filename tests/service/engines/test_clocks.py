@@ -19,7 +19,7 @@ def test_no_difference_is_named_that_readings_do_not_show(
 ) -> None:
     """Each reading is taken at a moment between a question and its answer, which the reader does not know."""
     now = 1e6
-    clocks = MachineClocks(lambda: now)
+    clocks = MachineClocks(lambda: now, lambda: now)
     widths = []
     for before, after, passed in readings:
         asked = now + passed
@@ -37,11 +37,27 @@ def test_no_difference_is_named_that_readings_do_not_show(
 
 
 def test_a_clock_that_was_set_is_read_again() -> None:
-    clocks = MachineClocks(lambda: 1000.0)
+    clocks = MachineClocks(lambda: 1000.0, lambda: 0.0)
     clocks.note("other", 1600.0, 1000.0)
     assert clocks.differences() == {"other": 600.0}
     clocks.note("other", 1000.0, 1000.0)
     assert clocks.differences() == {"other": 0.0}
+
+
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+def test_where_the_own_clock_is_set_others_differ_by_as_much(by: float) -> None:
+    """Of those that were not read since, too; one that was set with it shows that when it is read."""
+    now = 1000.0
+    clocks = MachineClocks(lambda: now, lambda: 0.0)
+    for name, ahead in (("read", 5.0), ("away", 7.0), ("same", 0.0)):
+        clocks.note(name, now + ahead, now)
+    was_set = [clocks.was_set]
+    now += by
+    was_set.append(clocks.was_set)
+    clocks.note("read", 1005.0, now)
+    clocks.note("same", now, now)
+    assert [*was_set, clocks.was_set] == [False, True, False]
+    assert clocks.differences() == {"read": 5.0 - by, "away": 7.0 - by, "same": 0.0}
 
 
 def test_a_clock_that_was_not_read_counts_as_right() -> None:

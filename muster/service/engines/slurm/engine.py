@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +46,7 @@ from muster.service.engines.interface import (
     ReservedJob,
     ResizeStart,
     SendNotice,
+    StartRefused,
     SubmittedJob,
     UntakenJob,
 )
@@ -53,7 +54,7 @@ from muster.service.engines.parts import stop_file
 from muster.service.engines.run_folders import ReadsRunFolders
 from muster.service.engines.sequential import write_notice
 from muster.service.engines.slurm.job_files import batch_script, passed_on, write_start, write_submitted_start
-from muster.service.engines.slurm.nodes import addresses, engine_nodes
+from muster.service.engines.slurm.nodes import addresses, engine_nodes, of_several_types
 from muster.service.engines.slurm.outcome import LIVING, outcome
 from muster.service.engines.slurm.records import Records, StartRecord, as_fields
 from muster.service.engines.slurm.refusals import refusal, waiting_words
@@ -63,6 +64,7 @@ from muster.service.engines.slurm.status import (
     SlurmJob,
     read_details,
     read_jobs,
+    read_marks,
     read_numbered,
     time_of_config,
 )
@@ -77,6 +79,7 @@ from muster.service.engines.slurm.submitted import (
 from muster.service.store.rows import StateRequest
 from muster.slurm_commands import SlurmCommands, SlurmError, explained
 from muster.units import GB_PER_MIB
+from muster.workload.jobs import GPU_TYPE
 
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
@@ -115,14 +118,26 @@ class SlurmEngine(ReadsRunFolders):
     )
     enforces = "Slurm: CPUs, memory and GPUs as the site has set it up"
 
-    def __init__(self, folder: Path, partition: str, cluster: Cluster, commands: SlurmCommands) -> None:
-        """Find the starts that are there. OSError if Slurm cannot be reached."""
+    def __init__(
+        self,
+        folder: Path,
+        partition: str,
+        cluster: Cluster,
+        commands: SlurmCommands,
+        is_ours: Callable[[int, str], bool],
+    ) -> None:
+        """Find the starts that are there. OSError if Slurm cannot be reached.
+
+        `is_ours` says of a job's number and its `Launch.whose` whether this Muster has such a job.
+        """
         self._partition, self._cluster, self._commands = partition, cluster, commands
         self._records = Records(folder / "starts")
         self._adopted, self._new = AdoptedJobs(folder / "submitted"), NewJobs()
-        self._rows: Mapping[int, SlurmJob] = {}
+        self._rows: Mapping[int, SlurmJob] = self._in_other_partitions(is_ours)
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
+        self._of_several_types: Set[str] = frozenset()
+        """Nodes with GPUs of several types."""
         self._looked_at = self._clock_read_at = float("-inf")
         self._clocks = MachineClocks()
         self._passed_on = passed_on(self._read_clock())
@@ -164,7 +179,7 @@ class SlurmEngine(ReadsRunFolders):
 
     def poll(self) -> EngineView:
         """Look at Slurm's jobs, and every two seconds at its nodes."""
-        if time.monotonic() - self._clock_read_at >= _CLOCK_SECONDS:
+        if self._clocks.was_set or time.monotonic() - self._clock_read_at >= _CLOCK_SECONDS:
             self._read_clock()
         self._look()
         now = time.time()
@@ -176,7 +191,7 @@ class SlurmEngine(ReadsRunFolders):
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
-        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._moved()]
+        untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._changed()]
         untaken += self._by_themselves()
         return EngineView(
             starts,
@@ -212,18 +227,15 @@ class SlurmEngine(ReadsRunFolders):
             if row.state == "RUNNING" and OWN.fullmatch(row.comment) and row.comment not in ours
         ]
 
-    def _moved(self) -> list[UntakenJob]:
-        """Return the jobs that run on other nodes than they were given, and that Slurm does not requeue."""
-        found = ((record, self._row(record)) for record in self._records if record.lives and record.began)
+    def _changed(self) -> list[UntakenJob]:
+        """Return the jobs that run on other nodes or GPUs than they were given, and that Slurm does not requeue."""
+        found = ((record, self._row(record)) for record in self._records if record.lives and record.requeued)
         return [
             _untaken(
-                row,
-                f"nodes: found {', '.join(row.nodes)}; allowed: {', '.join(record.nodes)}, where Muster placed it. "
-                f"Hint: it may run on there, or scancel {row.number}",
+                row, f"{_found_and_allowed(row, record)}. Hint: it may run on there, or scancel {row.number}"
             )
             for record, row in found
-            if row is not None and row.state == "RUNNING" and not record.requeued
-            if set(row.nodes) != set(record.nodes)
+            if row is not None and row.state == "RUNNING" and row.values["Requeue"] != "1"
         ]
 
     def _by_themselves(self) -> list[UntakenJob]:
@@ -239,38 +251,50 @@ class SlurmEngine(ReadsRunFolders):
 
     def _ended_alone(self) -> list[Observed]:
         """Return how adopted jobs ended whose last run their owners have released."""
-        found = ((one, self._adopted_row(one.key)) for one in self._adopted)
-        ends = [
-            (one, row, *outcome(row, StartRecord(one.job, 0, one.comment, [], launched=0.0)))
-            for one, row in found
-            if row is not None and row.state not in LIVING and row.state != "CANCELLED"
-            if one.last_run is not None and row.restarts > one.last_run
-            if self._records.living(one.job) is None
-        ]
-        return [
-            Observed(one.job, 0, how, self._here(row.ended), status, _alone(message))
-            for one, row, how, status, message in ends
-            if how in (Exit.COMPLETED, Exit.FAILED, Exit.KILLED)
-        ]
+        without = [one for one in self._adopted if self._records.living(one.job) is None]
+        return [end for one in without if (end := self._end_alone(one)) is not None]
+
+    def _end_alone(self, adopted: Adopted) -> Observed | None:
+        """Return how the run of a job ended that its owner has released; None: its last run is not of that kind."""
+        row = self._adopted_row(adopted.key)
+        if row is None or row.state in LIVING or row.state == "CANCELLED":
+            return None
+        if adopted.last_run is None or row.restarts <= adopted.last_run:
+            return None
+        how, status, message = outcome(row, StartRecord(adopted.job, 0, adopted.comment, [], launched=0.0))
+        if how not in (Exit.COMPLETED, Exit.FAILED, Exit.KILLED):
+            return None
+        return Observed(adopted.job, 0, how, self._here(row.ended), status, _alone(message))
 
     def _look(self) -> None:
         """Read Slurm's jobs; find out what became of orders to which there was no answer."""
-        held = {
-            one.number: one.comment for one in self._rows.values() if one.held and OWN.fullmatch(one.comment)
+        before = {
+            one.number: one.comment
+            for one in self._rows.values()
+            if one.state in LIVING and OWN.fullmatch(one.comment)
         }
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
-        self._rows |= self._elsewhere(held)
+        self._rows |= self._elsewhere(before)
         for record in list(self._records):
             if record.lives and not record.released:
                 self._recover(record)
 
-    def _elsewhere(self, held: dict[int, str]) -> dict[int, SlurmJob]:
+    def _in_other_partitions(self, is_ours: Callable[[int, str], bool]) -> dict[int, SlurmJob]:
+        """Return the jobs of this Muster that others have moved while no daemon served, and that have not ended."""
+        found = (
+            (row, OWN.fullmatch(row.comment))
+            for row in read_marks(self._commands)
+            if self._partition not in row.values["Partition"].split(",") and row.state in LIVING
+        )
+        return {row.number: row for row, own in found if own and is_ours(int(own["job"]), own["whose"])}
+
+    def _elsewhere(self, before: dict[int, str]) -> dict[int, SlurmJob]:
         """Return the jobs of starts and owners that are in another partition by now, or forgotten by Slurm if not.
 
-        And those that were held for a next start at the last look, by number with their comments.
+        And those that had not ended at the last look, by number with their comments.
         """
         comments = {record.slurm_job: record.comment for record in self._records if record.lives}
-        comments |= held | {one.slurm_job: one.comment for one in self._adopted}
+        comments |= before | {one.slurm_job: one.comment for one in self._adopted}
         found = read_numbered(self._commands, comments.keys() - self._rows.keys() - {0})
         return {row.number: row for row in found if row.comment == comments[row.number]}
 
@@ -346,7 +370,7 @@ class SlurmEngine(ReadsRunFolders):
         elif row.state == "PENDING":
             self._take_back(row)
         elif row.values["Requeue"] != "1":
-            record.began, record.gpu_ids = row.started, {}
+            record.began, record.gpu_ids, record.requeued = row.started, {}, ""
             self._records.keep(record)
         elif row.state == "RUNNING":
             record.forgotten = True
@@ -359,13 +383,12 @@ class SlurmEngine(ReadsRunFolders):
             record.began = row.started
             self._records.keep(record)
         other = _other_nodes(row, record)
-        if other and row.state == "RUNNING" and row.values["Requeue"] == "1" and not record.requeued:
+        if other and row.state == "RUNNING" and not record.requeued:
             record.requeued = other
             self._records.keep(record)
         # At every poll until it is no longer there: an order may get no answer.
-        if record.requeued and row.state == "RUNNING" and not self._take_back(row):
-            record.requeued = ""
-            self._records.keep(record)
+        if record.requeued and row.state == "RUNNING" and row.values["Requeue"] == "1":
+            self._take_back(row)
         if record.killed:  # again: Slurm loses a signal that comes before the first process
             self._scancel(record, "--signal=KILL", "--full")
         elif record.stopping and not record.sent:
@@ -411,7 +434,8 @@ class SlurmEngine(ReadsRunFolders):
                 }
             gpus = [len(here["gpu_ids"]) for here in record.allocations]
             found = [len(ids) for ids in record.gpu_ids.values()]
-            if found != gpus and all(found):  # No GPUs are shown of one that has just ended.
+            # No GPUs are shown of one that has just ended.
+            if found != gpus and held and all(here.shows_gpus for here in held.values()):
                 record.requeued = f"given {sum(found)} GPUs in Slurm, not by Muster"
             self._records.keep(record)
 
@@ -421,7 +445,7 @@ class SlurmEngine(ReadsRunFolders):
         printed = self._commands.ask(["scontrol", "--oneliner", "--details", "show", "node"])
         ours = [record.held for record in self._records if record.lives and record.began]
         self._nodes = engine_nodes(printed, self._cluster, ours)
-        self._addresses = addresses(printed)
+        self._addresses, self._of_several_types = addresses(printed), of_several_types(printed)
         self._looked_at = time.monotonic()
 
     def _launch_all(self, launches: Sequence[Launch]) -> list[Exception | None]:
@@ -530,6 +554,9 @@ class SlurmEngine(ReadsRunFolders):
             [as_fields(here) for here in launch.allocations],
             launched=time.time(),
         )
+        adopted = self._adopted.get(launch.key)
+        if adopted is not None and self._end_alone(adopted) is not None:
+            raise StartRefused(f"job {launch.key} was released in Slurm by its owner, and has ended there")
         if row is None and launch.key:
             raise SlurmError(f"job {launch.key} is not in Slurm any more, or may not be requeued")
         if row is not None:
@@ -552,7 +579,9 @@ class SlurmEngine(ReadsRunFolders):
         row = self._rows[record.slurm_job]
         # By scontrol's own clock: where that is ahead, it would put off, again and again, what can begin earlier.
         begins = row.state != "PENDING" or row.started > time.time()
-        line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node, begins=begins)
+        requested_type = gpu_type_of(row)
+        gpu_type = self._first_type(record) if requested_type is None else requested_type
+        line = rewritten(row.number, record.allocations, gpu_type, tasks_per_node, begins=begins)
         if self._partition not in row.values["Partition"].split(","):
             line += f" Partition={self._partition}"
         if row.held:
@@ -560,9 +589,18 @@ class SlurmEngine(ReadsRunFolders):
         # Released already where an order to release it was carried out late: then it is withdrawn first.
         return [_holding(row), line]
 
-    def _gpu_type(self, record: StartRecord) -> str:
+    def _first_type(self, record: StartRecord) -> str:
+        """Return the type of GPU that a job requested when it was submitted; "" is any.
+
+        Its owner's, if it has one. Muster's own requests name a type only where Slurm has a choice on the node: Slurm
+        lets a job that has requested one start on no other.
+        """
+        adopted = next((one for one in self._adopted if one.job == record.job), None)
+        if adopted is not None:
+            constraint = str(adopted.request["constraint"])
+            return constraint.removeprefix(GPU_TYPE) if constraint.startswith(GPU_TYPE) else ""
         node = self._cluster.nodes[self._cluster.node_index[record.nodes[0]]]
-        return node.gpu_type if self._cluster.states_gpu_types else ""
+        return node.gpu_type if node.name in self._of_several_types else ""
 
     def _submit(self, launch: Launch, record: StartRecord) -> None:
         """Submit a job in its owner's name, already with what its first start gets."""
@@ -578,7 +616,7 @@ class SlurmEngine(ReadsRunFolders):
             "--export=ALL",
             f"--chdir={launch.run_dir.parent}",
             *([f"--uid={launch.user}"] if launch.user is not None else []),
-            *requested(record.allocations, self._gpu_type(record)),
+            *requested(record.allocations, self._first_type(record)),
         ]
         done = self._commands.done(command, batch_script(launch), passed_on=_PASSED_ON)
         if done.returncode != 0:
@@ -771,6 +809,17 @@ def _other_nodes(row: SlurmJob, record: StartRecord) -> str:
     now, given = set(row.nodes), set(record.nodes)
     what = "left with" if now < given else "moved to"
     return f"{what} {', '.join(row.nodes)} in Slurm, not by Muster" if now != given else ""
+
+
+def _found_and_allowed(row: SlurmJob, record: StartRecord) -> str:
+    """Return what others have changed of a start that runs, for people."""
+    if set(row.nodes) != set(record.nodes):
+        return (
+            f"nodes: found {', '.join(row.nodes)}; allowed: {', '.join(record.nodes)}, where Muster placed it"
+        )
+    found = sum(len(ids) for ids in record.gpu_ids.values())
+    given = sum(len(here["gpu_ids"]) for here in record.allocations)
+    return f"GPUs: found {found}; allowed: {given}, as Muster gave it"
 
 
 def _untaken(row: SlurmJob, words: str) -> UntakenJob:

@@ -30,7 +30,7 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
             ask = partial(ask_nodes, commands, partition, nodes)
             if untried := check_shared_folder(context.jobs, ask):
                 context.warn(untried)
-        return SlurmEngine(context.folder, partition, cluster, commands)
+        return SlurmEngine(context.folder, partition, cluster, commands, context.is_job)
 
     return ConfiguredEngine(cluster, open_engine)
 

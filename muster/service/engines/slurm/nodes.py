@@ -13,6 +13,7 @@ from muster.units import GB_PER_MIB
 
 _LEAST_GB = 0.01
 """Less is what rounding to whole MiB leaves."""
+_TYPE = re.compile(r"gpu:([^:(,]+):\d+")
 _GPUS_USED = re.compile(r"gpu(?::(?:\(null\)|[^:(]+))?:(\d+)")
 """As gpu:2(IDX:0-1) or gpu:v100:2; a type that is not known is (null) in some releases."""
 
@@ -47,6 +48,14 @@ def addresses(printed: str) -> dict[str, str]:
         for fields in entries
         if "NodeName" in fields
     }
+
+
+def of_several_types(printed: str) -> frozenset[str]:
+    """Return the nodes with GPUs of several types, of which Slurm has a choice."""
+    entries = map(read_fields, printed.splitlines())
+    return frozenset(
+        fields["NodeName"] for fields in entries if len(set(_TYPE.findall(fields.get("Gres", "")))) > 1
+    )
 
 
 def _others(

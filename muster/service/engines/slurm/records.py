@@ -37,7 +37,7 @@ class StartRecord:
     held_by_owner: bool = False
     """Its owner has requeued and held it."""
     requeued: str = ""
-    """Why Slurm is ordered to hold its job, where Muster has not asked it to stop."""
+    """Why Slurm is ordered to hold its job, if it may be requeued, where Muster has not asked it to stop."""
     forgotten: bool = False
     """Slurm has begun it a second time, and it is to end for that."""
     killed: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -12,8 +12,7 @@ from muster.slurm_commands import SlurmCommands, SlurmError
 
 _SEPARATOR = "\x1f"
 _WIDTH = 256
-_WIDTHS = {"NodeList": 4096, "Name": 1024, "Command": 4096, "WorkDir": 4096, "Comment": 4096}
-"""In bytes; squeue cuts longer texts and fills up shorter ones."""
+_WIDER = {"NodeList": 4096, "Name": 1024, "Command": 4096, "WorkDir": 4096, "Comment": 4096}
 _COLUMNS = (
     "JobID",
     "JobArrayID",
@@ -49,9 +48,14 @@ _COLUMNS = (
     "WorkDir",
     "Comment",
 )
+_WIDTHS = {column: _WIDER.get(column, _WIDTH) for column in _COLUMNS}
+"""In bytes; squeue cuts longer texts and fills up shorter ones."""
+_MARK_WIDTHS = {"JobID": 16, "Partition": 256, "State": 16, "Comment": 256}
+"""Muster's own comments are shorter."""
 _CONFIG = re.compile(r"Configuration data as of (\d+)")
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+_RUNS = re.compile(r" JobState=RUNNING ")
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _UNKNOWN = "Invalid job id"
 """What squeue says where it knows none of the jobs that are asked for."""
@@ -139,7 +143,15 @@ class SlurmJob:
 
 def read_jobs(commands: SlurmCommands, partition: str) -> list[SlurmJob]:
     """Return all jobs of a partition that Slurm still knows, by number: one process."""
-    return _read(commands, f"--partition={partition}")
+    return _read(commands, _WIDTHS, f"--partition={partition}")
+
+
+def read_marks(commands: SlurmCommands) -> list[SlurmJob]:
+    """Return the jobs of all partitions that Slurm still knows, with partition, state and comment alone.
+
+    There may be very many of them.
+    """
+    return _read(commands, _MARK_WIDTHS)
 
 
 def read_numbered(commands: SlurmCommands, numbers: Collection[int]) -> list[SlurmJob]:
@@ -147,17 +159,18 @@ def read_numbered(commands: SlurmCommands, numbers: Collection[int]) -> list[Slu
     if not numbers:
         return []
     try:
-        return _read(commands, f"--jobs={','.join(map(str, sorted(numbers)))}")
+        return _read(commands, _WIDTHS, f"--jobs={','.join(map(str, sorted(numbers)))}")
     except SlurmError as error:
         if _UNKNOWN in str(error):
             return []
         raise
 
 
-def _read(commands: SlurmCommands, which: str) -> list[SlurmJob]:
-    form = ",".join(f"{column}:{_WIDTHS.get(column, _WIDTH)}{_SEPARATOR}" for column in _COLUMNS)
-    asked = ["squeue", "--noheader", "--all", "--states=all", which, f"--Format={form}"]
-    return sorted(map(_job, _rows(commands.ask_bytes(asked))), key=lambda job: job.number)
+def _read(commands: SlurmCommands, widths: Mapping[str, int], *which: str) -> list[SlurmJob]:
+    form = ",".join(f"{column}:{width}{_SEPARATOR}" for column, width in widths.items())
+    asked = ["squeue", "--noheader", "--all", "--states=all", *which, f"--Format={form}"]
+    jobs = (_job(widths, values) for values in _rows(commands.ask_bytes(asked), widths))
+    return sorted(jobs, key=lambda job: job.number)
 
 
 @dataclass(frozen=True)
@@ -167,6 +180,8 @@ class HeldOnNode:
     gpu_ids: list[int]
     cpus: int
     memory_mib: int
+    shows_gpus: bool
+    """It still runs: of an ended job Slurm does not say which GPUs it had."""
 
 
 def read_details(commands: SlurmCommands) -> dict[int, dict[str, HeldOnNode]]:
@@ -190,8 +205,9 @@ def time_of_config(printed: str) -> float | None:
 
 def _held(text: str) -> dict[str, HeldOnNode]:
     found: dict[str, HeldOnNode] = {}
+    runs = _RUNS.search(text) is not None
     for nodes, cpus, memory, gpus in _ON_NODES.findall(text):
-        here = HeldOnNode(_numbers(gpus), len(_numbers(cpus)), int(memory))
+        here = HeldOnNode(_numbers(gpus), len(_numbers(cpus)), int(memory), runs)
         found |= dict.fromkeys(expand_hosts(nodes), here)
     return found
 
@@ -200,9 +216,9 @@ def _numbers(ranges: str) -> list[int]:
     return [int(number) for number in expand_hosts(f"[{ranges}]")] if ranges else []
 
 
-def _rows(printed: bytes) -> Iterator[list[str]]:
+def _rows(printed: bytes, widths: Mapping[str, int]) -> Iterator[list[str]]:
     """Yield the values of each row, cut by the widths of the columns: any of them may hold separators and newlines."""
-    ends = list(accumulate(_WIDTHS.get(column, _WIDTH) + 1 for column in _COLUMNS))
+    ends = list(accumulate(width + 1 for width in widths.values()))
     length = ends[-1] + 1
     for row in (printed[begin : begin + length] for begin in range(0, len(printed), length)):
         if len(row) != length or any(row[end - 1] != ord(_SEPARATOR) for end in ends):
@@ -212,6 +228,6 @@ def _rows(printed: bytes) -> Iterator[list[str]]:
         yield [value.decode("utf-8", "replace").strip() for value in cut]
 
 
-def _job(values: Sequence[str]) -> SlurmJob:
-    named = dict(zip(_COLUMNS, ("" if value in _NOTHING else value for value in values), strict=True))
+def _job(columns: Iterable[str], values: Sequence[str]) -> SlurmJob:
+    named = dict(zip(columns, ("" if value in _NOTHING else value for value in values), strict=True))
     return SlurmJob(int(named["JobID"]), named)

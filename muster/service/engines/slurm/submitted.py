@@ -211,9 +211,13 @@ def _constraint(features: str, gpu_type: str) -> str:
     return f"label={features}"
 
 
-def gpu_type_of(row: SlurmJob) -> str:
-    """Return the type of GPU that a job requests; "" is any. Slurm refuses to change one into the other."""
-    return _gpus(row.values, 1, 1)[1]
+def gpu_type_of(row: SlurmJob) -> str | None:
+    """Return the type of GPU that a job requests; "" is any. Slurm refuses to change one into the other.
+
+    None: it requests none, though it may have done so before. Then Slurm takes any type of its nodes.
+    """
+    gpus, gpu_type = _gpus(row.values, 1, 1)
+    return gpu_type if gpus else None
 
 
 def _options(comment: str) -> dict[str, str]:
