@@ -90,14 +90,15 @@ class _Program:
             np.full(resources, -1.0),
         )
         self.active = np.zeros(0, dtype=np.int64)
+        self.is_active = np.zeros(table.group.size, np.bool_)
         self._add(np.unique(columns), table.profit)
 
     def generate(self, profit: FloatArray, overrun_cost: float | None) -> tuple[float, Relaxation]:
         """Add columns until none has a reduced profit; overruns cost so much, or are not allowed (None)."""
         table, resources = self.table, self.table.capacity.size
         overruns = np.arange(resources, dtype=np.int32)
-        most = 0.0 if overrun_cost is None else highspy.kHighsInf
-        self.solver.changeColsBounds(resources, overruns, np.zeros(resources), np.full(resources, most))
+        longest = 0.0 if overrun_cost is None else highspy.kHighsInf
+        self.solver.changeColsBounds(resources, overruns, np.zeros(resources), np.full(resources, longest))
         self.solver.changeColsCost(resources, overruns, np.full(resources, overrun_cost or 0.0))
         present = np.arange(resources, resources + self.active.size, dtype=np.int32)
         self.solver.changeColsCost(present.size, present, -profit[self.active])
@@ -112,13 +113,13 @@ class _Program:
             reduced = profit - table.usage @ prices
             best = table.best_of_each_group(reduced)
             # Lagrange: the capacity at its prices, and each group's best way at these prices.
-            proven = float(table.capacity @ prices + reduced[best].sum())
+            most = reduced[best]
+            proven = float(table.capacity @ prices + most.sum())
             if proven < bound:
                 bound, best_prices = proven, prices
-            gains = reduced[best] - duals[: table.groups]
             if bound - value <= TOLERANCE * max(1.0, abs(value)):
                 break
-            new = np.setdiff1d(best[gains > 1e-9], self.active)
+            new = best[(most - duals[: table.groups] > 1e-9) & ~self.is_active[best]]
             if not new.size:
                 break
             self._add(new, profit)
@@ -135,7 +136,8 @@ class _Program:
         rows = np.empty((count, entries), dtype=np.int32)
         rows[:, 0] = table.group[columns]
         rows[:, 1:] = np.arange(table.groups, table.groups + resources)
-        values = np.hstack([np.ones((count, 1)), table.usage[columns]])
+        values = np.ones((count, entries))
+        values[:, 1:] = table.usage[columns]
         self.solver.addCols(
             count,
             -profit[columns],
@@ -147,6 +149,7 @@ class _Program:
             values.ravel(),
         )
         self.active = np.concatenate([self.active, columns])
+        self.is_active[columns] = True
 
 
 def quiet_solver() -> highspy.Highs:
