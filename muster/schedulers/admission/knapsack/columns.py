@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,11 @@ class SolverTable:
         """The first column with the highest score in each group."""
         return best_of_each(score, self.starts)
 
+    @cached_property
+    def cheapest(self) -> IntArray:
+        """The column of each group that uses the least in all."""
+        return self.best_of_each_group(-self.usage.sum(axis=1))
+
     def value(self, choice: IntArray) -> float:
         """The profit of a choice (a column of each group), in the caller's unit."""
         return float(self.profit[choice].sum()) * self.profit_unit
@@ -94,7 +100,7 @@ def tabulate(columns: Columns, capacity: FloatArray) -> SolverTable:
     """Scale, add the empty ways, drop the columns that fit not even alone."""
     unit = np.where(capacity > 0, capacity, 1.0)
     limit = np.where(capacity > 0, 1.0, 0.0)
-    group, profit, usage, original, starts = tabulated(
+    group, profit, usage, original, starts, empty = tabulated(
         np.ascontiguousarray(columns.group, np.int64),
         np.ascontiguousarray(columns.profit),
         np.ascontiguousarray(columns.usage),
@@ -103,9 +109,8 @@ def tabulate(columns: Columns, capacity: FloatArray) -> SolverTable:
         limit + ROUNDING,
         NOTHING,
     )
-    empty = np.flatnonzero(np.diff(starts, append=len(group)) == 0)
-    if empty.size:
-        raise InfeasibleError(f"group {empty[0]} has no way that fits the capacity even alone")
+    if empty >= 0:
+        raise InfeasibleError(f"group {empty} has no way that fits the capacity even alone")
     profit_unit = float(np.abs(profit).max()) or 1.0
     return SolverTable(
         group=group,

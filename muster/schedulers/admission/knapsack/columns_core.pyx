@@ -1,10 +1,10 @@
 """The passes over the columns of a knapsack, compiled: the table, the best of each group, what is left given out."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from muster.cluster.arrays cimport Ints, bools, floats, ints
+from muster.cluster.arrays cimport Ints, bools, floats, ints, records
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def tabulated(group, profit, usage, must_choose, unit, most, int64_t nothing):
     """Group, profit, usage and number of the columns that fit alone, and where each group of them begins.
 
     Usage is counted in `unit` and a column fits up to `most` of it. A group that may take nothing has a last column
-    for that, whose number is `nothing`. A group without any column begins where the next one does.
+    for that, whose number is `nothing`. Last comes the first group that has no column; -1: each has one.
     """
     cdef Ints groups = ints(group)
     cdef double* profits = floats(profit).at
@@ -23,6 +23,7 @@ def tabulated(group, profit, usage, must_choose, unit, most, int64_t nothing):
     cdef double* limit = floats(most).at
     cdef int64_t group_count = must_choose.shape[0], resources = usage.shape[1]
     cdef int64_t longest = groups.size + group_count, at = 0, found = 0, number, resource
+    cdef int64_t empty = -1
     cdef bint fits
     kept_group, kept_profit = np.empty(longest, np.int64), np.empty(longest)
     kept_usage, original = np.empty((longest, resources)), np.empty(longest, np.int64)
@@ -48,7 +49,9 @@ def tabulated(group, profit, usage, must_choose, unit, most, int64_t nothing):
             for resource in range(resources):
                 to_usage[found * resources + resource] = 0.0
             found += 1
-    return kept_group[:found], kept_profit[:found], kept_usage[:found], original[:found], starts
+        if begins[number] == found and empty < 0:
+            empty = number
+    return kept_group[:found], kept_profit[:found], kept_usage[:found], original[:found], starts, empty
 
 
 def best_of_each(score, starts):
@@ -65,6 +68,25 @@ def best_of_each(score, starts):
             if scores[at] > scores[first[number]]:
                 first[number] = at
     return best
+
+
+def rows_of(group, usage, columns, int64_t groups):
+    """Of some columns the rows of a linear program and their values: 1 in the group's, the usage in the resources'."""
+    cdef Ints some = ints(columns)
+    cdef int64_t* group_of = ints(group).at
+    cdef double* used = floats(usage).at
+    cdef int64_t resources = usage.shape[1], at, resource
+    rows, values = np.empty((some.size, resources + 1), np.int32), np.empty((some.size, resources + 1))
+    cdef int32_t* row = <int32_t*> records(rows, sizeof(int32_t))
+    cdef double* value = floats(values).at
+    for at in range(some.size):
+        row[0], value[0] = group_of[some.at[at]], 1.0
+        for resource in range(resources):
+            row[resource + 1] = groups + resource
+            value[resource + 1] = used[some.at[at] * resources + resource]
+        row += resources + 1
+        value += resources + 1
+    return rows.ravel(), values.ravel()
 
 
 cdef struct Table:

@@ -8,6 +8,7 @@ import highspy
 import numpy as np
 
 from muster.schedulers.admission.knapsack.columns import FloatArray, InfeasibleError, IntArray, SolverTable
+from muster.schedulers.admission.knapsack.columns_core import rows_of
 
 ROUNDS_AT_MOST = 60
 TOLERANCE = 1e-7
@@ -38,7 +39,7 @@ def relax(table: SolverTable, also: IntArray) -> Relaxation:
     if table.leaves_some(best):  # What is not used up has no price.
         no_prices = np.zeros(table.capacity.size)
         return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size))
-    cheapest = table.best_of_each_group(-table.usage.sum(axis=1))
+    cheapest = table.cheapest
     likely = table.best_of_each_group(table.profit - table.usage @ _likely_prices(table))
     program = _Program(table, np.concatenate([cheapest, likely, also]))
     if not table.fits(cheapest):
@@ -46,6 +47,8 @@ def relax(table: SolverTable, also: IntArray) -> Relaxation:
         if overrun < -1e-7:
             raise InfeasibleError("even shares of the cheapest ways exceed the capacity together")
     _, relaxation = program.generate(table.profit, overrun_cost=None)
+    program.solver.clearModel()
+    _IDLE.append(program.solver)
     return relaxation
 
 
@@ -57,7 +60,7 @@ def _likely_prices(table: SolverTable) -> FloatArray:
     """
     if table.groups >= SAMPLED_FROM:
         sample = table.one_group_of(SAMPLE)
-        if sample.fits(sample.best_of_each_group(-sample.usage.sum(axis=1))):
+        if sample.fits(sample.cheapest):
             return relax(sample, np.zeros(0, np.int64)).prices
     return np.zeros(table.capacity.size)
 
@@ -71,7 +74,7 @@ class _Program:
 
     def __init__(self, table: SolverTable, columns: IntArray) -> None:
         self.table = table
-        self.solver = quiet_solver()
+        self.solver = _idle_solver()
         resources = table.capacity.size
         rows = table.groups + resources
         # Rows: one column of each group; the usage within the capacity.
@@ -104,12 +107,13 @@ class _Program:
         self.solver.changeColsCost(present.size, present, -profit[self.active])
 
         bound, best_prices, value = np.inf, np.zeros(resources), -np.inf
+        groups = table.groups
         self.solver.setOptionValue("simplex_strategy", _DUAL)
         for _ in range(ROUNDS_AT_MOST):
             self.solver.run()
             value = -self.solver.getInfo().objective_function_value
             duals = -np.asarray(self.solver.getSolution().row_dual)
-            prices = np.maximum(duals[table.groups :], 0.0)
+            prices = np.maximum(duals[groups:], 0.0)
             reduced = profit - table.usage @ prices
             best = table.best_of_each_group(reduced)
             # Lagrange: the capacity at its prices, and each group's best way at these prices.
@@ -119,12 +123,12 @@ class _Program:
                 bound, best_prices = proven, prices
             if bound - value <= TOLERANCE * max(1.0, abs(value)):
                 break
-            new = best[(most - duals[: table.groups] > 1e-9) & ~self.is_active[best]]
+            new = best[(most - duals[:groups] > 1e-9) & ~self.is_active[best]]
             if not new.size:
                 break
             self._add(new, profit)
             # The last answer is still feasible: from there it is a short way.
-            if table.groups >= SAMPLED_FROM:
+            if groups >= SAMPLED_FROM:
                 self.solver.setOptionValue("simplex_strategy", _PRIMAL)
         share = np.asarray(self.solver.getSolution().col_value)[resources:]
         return value, Relaxation(best_prices, bound, self.active.copy(), share)
@@ -133,11 +137,7 @@ class _Program:
         """Put columns into the program: a 1 in the group's row, the usage in the resources' rows."""
         table, resources = self.table, self.table.capacity.size
         count, entries = columns.size, resources + 1
-        rows = np.empty((count, entries), dtype=np.int32)
-        rows[:, 0] = table.group[columns]
-        rows[:, 1:] = np.arange(table.groups, table.groups + resources)
-        values = np.ones((count, entries))
-        values[:, 1:] = table.usage[columns]
+        rows, values = rows_of(table.group, np.ascontiguousarray(table.usage), columns, table.groups)
         self.solver.addCols(
             count,
             -profit[columns],
@@ -145,11 +145,22 @@ class _Program:
             np.full(count, highspy.kHighsInf),
             count * entries,
             np.arange(0, count * entries, entries, dtype=np.int32),
-            rows.ravel(),
-            values.ravel(),
+            rows,
+            values,
         )
         self.active = np.concatenate([self.active, columns])
         self.is_active[columns] = True
+
+
+_IDLE: list[highspy.Highs] = []
+"""Solvers without a program: to make one takes longer than to solve a small program."""
+
+
+def _idle_solver() -> highspy.Highs:
+    try:
+        return _IDLE.pop()
+    except IndexError:
+        return quiet_solver()
 
 
 def quiet_solver() -> highspy.Highs:

@@ -16,7 +16,7 @@ def floor(table: SolverTable, relaxation: Relaxation) -> IntArray | None:
 
     A vertex has at most as many split groups as resources. None if groups that must choose do not fit so.
     """
-    choice = table.best_of_each_group(-table.usage.sum(axis=1))
+    choice = table.cheapest.copy()
     whole = relaxation.active[relaxation.share >= WHOLE]
     choice[table.group[whole]] = whole
     return choice if table.fits(choice) else _repaired(table, choice)
