@@ -101,15 +101,15 @@ class Smd(PeriodicScheduler):
         More than one waiting job, a running job that could grow, and sizes that are equally fast are left to the
         knapsack.
         """
-        if self.objective != "waiting" or len(question.fastest) < len(question):
+        if self.objective != "waiting":
             return None
         waiting = np.flatnonzero(question.workers == 0)
-        if len(waiting) > 1:
+        if len(waiting) > 1 or len(question.fastest) < len(question):
             return None
-        best = question.choices.at(question.fastest)
+        pairs, best = question.choices, question.choices.at(question.fastest)
         if question.changes(best.job, best.workers, best.servers).any():
             return None
-        seconds = question.choices.seconds[np.isin(question.choices.job, waiting)]
+        seconds = pairs.seconds[pairs.job == waiting[0]] if len(waiting) else np.zeros(0)
         if np.count_nonzero(seconds <= seconds.min(initial=np.inf) * _ALIKE) > 1:
             return None
         used = question.usage(best.job, best.workers, best.servers).sum(axis=0)
