@@ -124,7 +124,7 @@ def _waiting(
     unserved, gain, held = starts_ahead(jobs, job, usage, now_left, later_left, boundaries)
     columns = Columns(np.repeat(job, slots), gain.ravel(), held, np.zeros(len(question), bool))
     prices = prices_of(columns, _capacity(question, boundaries).ravel())
-    net = (gain.ravel() - held @ prices).reshape(-1, slots)
+    net = (gain.ravel() - held @ prices).reshape(-1, slots) if prices.any() else gain
     later = np.zeros(len(question))
     np.maximum.at(later, job, net[:, 1:].max(axis=1))
     # A whole slot costs its price; a part of it costs that part. The first slot is given out by the knapsack.

@@ -31,6 +31,8 @@ class Relaxation:
     """The columns of the restricted program."""
     share: FloatArray
     """How much of each active column is taken."""
+    nothing_short: bool = False
+    """Whether each group has its best column, and something of each resource is left."""
 
 
 def relax(table: SolverTable, also: IntArray) -> Relaxation:
@@ -38,7 +40,7 @@ def relax(table: SolverTable, also: IntArray) -> Relaxation:
     best = table.best_of_each_group(table.profit)
     if table.leaves_some(best):  # What is not used up has no price.
         no_prices = np.zeros(table.capacity.size)
-        return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size))
+        return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size), True)
     cheapest = table.cheapest
     likely = table.best_of_each_group(table.profit - table.usage @ _likely_prices(table))
     program = _Program(table, np.concatenate([cheapest, likely, also]))
