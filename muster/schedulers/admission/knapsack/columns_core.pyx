@@ -70,23 +70,30 @@ def best_of_each(score, starts):
     return best
 
 
-def rows_of(group, usage, columns, int64_t groups):
-    """Of some columns the rows of a linear program and their values: 1 in the group's, the usage in the resources'."""
+def entries_of(group, usage, columns, int64_t groups):
+    """Of some columns the entries of a linear program: where each column begins, rows and values.
+
+    That is 1 in the group's row, and the usage in the rows of the resources that are used.
+    """
     cdef Ints some = ints(columns)
     cdef int64_t* group_of = ints(group).at
     cdef double* used = floats(usage).at
-    cdef int64_t resources = usage.shape[1], at, resource
-    rows, values = np.empty((some.size, resources + 1), np.int32), np.empty((some.size, resources + 1))
+    cdef int64_t resources = usage.shape[1], at, resource, count = 0
+    begins = np.empty(some.size, np.int32)
+    rows, values = np.empty(some.size * (resources + 1), np.int32), np.empty(some.size * (resources + 1))
+    cdef int32_t* begin = <int32_t*> records(begins, sizeof(int32_t))
     cdef int32_t* row = <int32_t*> records(rows, sizeof(int32_t))
     cdef double* value = floats(values).at
     for at in range(some.size):
-        row[0], value[0] = group_of[some.at[at]], 1.0
+        begin[at] = count
+        row[count], value[count] = group_of[some.at[at]], 1.0
+        count += 1
         for resource in range(resources):
-            row[resource + 1] = groups + resource
-            value[resource + 1] = used[some.at[at] * resources + resource]
-        row += resources + 1
-        value += resources + 1
-    return rows.ravel(), values.ravel()
+            if used[some.at[at] * resources + resource] != 0:
+                row[count] = groups + resource
+                value[count] = used[some.at[at] * resources + resource]
+                count += 1
+    return begins, rows[:count], values[:count]
 
 
 cdef struct Table:

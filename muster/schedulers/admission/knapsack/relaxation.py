@@ -8,7 +8,7 @@ import highspy
 import numpy as np
 
 from muster.schedulers.admission.knapsack.columns import FloatArray, InfeasibleError, IntArray, SolverTable
-from muster.schedulers.admission.knapsack.columns_core import rows_of
+from muster.schedulers.admission.knapsack.columns_core import entries_of
 
 ROUNDS_AT_MOST = 60
 TOLERANCE = 1e-7
@@ -137,16 +137,16 @@ class _Program:
 
     def _add(self, columns: IntArray, profit: FloatArray) -> None:
         """Put columns into the program: a 1 in the group's row, the usage in the resources' rows."""
-        table, resources = self.table, self.table.capacity.size
-        count, entries = columns.size, resources + 1
-        rows, values = rows_of(table.group, np.ascontiguousarray(table.usage), columns, table.groups)
+        table, count = self.table, columns.size
+        usage = np.ascontiguousarray(table.usage)
+        begins, rows, values = entries_of(table.group, usage, columns, table.groups)
         self.solver.addCols(
             count,
             -profit[columns],
             np.zeros(count),
             np.full(count, highspy.kHighsInf),
-            count * entries,
-            np.arange(0, count * entries, entries, dtype=np.int32),
+            len(rows),
+            begins,
             rows,
             values,
         )
