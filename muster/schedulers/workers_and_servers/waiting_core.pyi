@@ -1,6 +1,8 @@
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.workers_and_servers.waiting import Charges, JobsAhead, Waiting
 
+FIRST_SLOT_SECONDS: float
+SIZES: int
 IDLE: float
 
 def spread(job: Ints, seconds: Floats, held: Bools) -> Ints: ...
