@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from muster.cluster.resources import FURTHER
 from muster.formatting import counted
 from muster.problems import InputError, Problem
@@ -148,6 +151,17 @@ class Cluster:
         """The weight of each node; None if all are alike."""
         weights = tuple(node.weight for node in self.nodes)
         return weights if len(set(weights)) > 1 else None
+
+    @cached_property
+    def amounts(self) -> NDArray[np.float64]:
+        """(nodes, 4): the GPUs, CPU cores, GB of memory and GB/s of the network card of each node."""
+        amounts = [(node.gpus, node.cpus, node.memory_gb, node.nic_gb_per_s) for node in self.nodes]
+        return np.array(amounts, np.float64).reshape(-1, 4)
+
+    @cached_property
+    def rack_of_node(self) -> NDArray[np.int64]:
+        """The rack of each node."""
+        return np.array([node.rack for node in self.nodes], np.int64)
 
     @cached_property
     def node_index(self) -> Mapping[str, int]:

@@ -18,6 +18,7 @@ from muster.schedulers.admission.knapsack import (
     KnapsackChoice,
     SolverEffort,
     choose,
+    prices_of,
 )
 from muster.schedulers.admission.knapsack.columns import tabulate
 from muster.schedulers.admission.knapsack.relaxation import SAMPLE, SAMPLED_FROM, relax
@@ -214,6 +215,21 @@ def test_the_same_question_has_the_same_answer() -> None:
     first, second = (choose(columns, capacity) for _ in range(2))
     assert first.chosen.tobytes() == second.chosen.tobytes()
     assert (first.value, first.bound) == (second.value, second.bound)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_was_solved_before_changes_nothing(seed: int) -> None:
+    """Solvers are used again: a program has the same prices to the last bit whichever came before it."""
+    rng = np.random.default_rng(seed)
+    shapes = [(int(rng.integers(2, 60)), int(rng.integers(1, 12))) for _ in range(8)]
+    asked = [
+        (random_columns(rng, groups, 6, resources, 0.0), np.full(resources, 2.0 * groups))
+        for groups, resources in shapes
+    ]
+    there = [prices_of(columns, capacity).tobytes() for columns, capacity in asked]
+    back = [prices_of(columns, capacity).tobytes() for columns, capacity in reversed(asked)]
+    assert there == back[::-1]
 
 
 def test_no_groups_and_no_capacity() -> None:

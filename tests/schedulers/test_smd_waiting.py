@@ -18,6 +18,12 @@ from muster.schedulers.workers_and_servers.one_to_one import DensityFirstFit, Te
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, demands_of
 from muster.schedulers.workers_and_servers.smd import Smd
 from muster.schedulers.workers_and_servers.waiting import _capacity
+from muster.schedulers.workers_and_servers.waiting_core import (
+    FIRST_SLOT_SECONDS,
+    SIZES,
+    boundaries_of,
+    spread,
+)
 from muster.simulation import Run
 from muster.simulation.sizes import with_sizes
 from muster.workload.jobs import job_table
@@ -47,6 +53,38 @@ def test_the_published_objective_takes_the_most_utility_now() -> None:
     trace = jobs_of(rated(51, 10), rated(50, 1))
     done = run(trace, cluster_of(1), "smd", {"objective": "published"})
     assert column(done, "start_seconds") == [0.0, 3000.0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 500))
+def test_slots_grow_until_all_work_could_be_done(seed: int, jobs: int) -> None:
+    rng = np.random.default_rng(seed)
+    job, count = np.repeat(np.arange(jobs), 3), 3 * jobs
+    usage, left = rng.uniform(0, 8, (count, 4)), rng.lognormal(9, 2, count)
+    capacity = rng.uniform(50, 500, 4)
+    boundaries = boundaries_of(jobs, job, usage, left, capacity)
+    slots = np.diff(boundaries)
+    areas = ((usage / capacity).max(axis=1) * left).reshape(jobs, 3).min(axis=1)
+    horizon = max(areas.sum(), left.reshape(jobs, 3).min(axis=1).max(), FIRST_SLOT_SECONDS * len(slots))
+    assert slots[0] == FIRST_SLOT_SECONDS
+    assert slots[1:] / slots[:-1] == pytest.approx(slots[1] / slots[0])
+    assert boundaries[-1] == pytest.approx(horizon)
+
+
+@given(st.integers(0, 10**6))
+def test_sizes_from_the_fastest_to_the_slowest_are_compared(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    job = np.repeat(np.arange(5), rng.integers(1, 40, 5))
+    seconds = rng.permutation(len(job)).astype(float)
+    held = rng.random(len(job)) < 0.05
+    kept = spread(job, seconds, held)
+    assert np.isin(np.flatnonzero(held), kept).all()
+    for one in range(5):
+        of_job, few = np.flatnonzero(job == one), kept[job[kept] == one]
+        assert np.isin(of_job[[seconds[of_job].argmin(), seconds[of_job].argmax()]], few).all()
+        evenly = few[~held[few]]
+        assert min(len(of_job), SIZES) <= len(few)
+        assert len(evenly) <= SIZES
 
 
 def test_a_slot_has_what_is_free_in_its_mean_second() -> None:

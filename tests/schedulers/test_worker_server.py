@@ -13,7 +13,8 @@ from scipy.optimize import linprog
 
 from muster.problems import InputError
 from muster.schedulers.admission.knapsack import Columns, SolverEffort, choose
-from muster.schedulers.workers_and_servers.frontier import frontier
+from muster.schedulers.workers_and_servers.frontier import frontier, frontier_and_held
+from muster.schedulers.workers_and_servers.frontier_core import fastest_of
 from muster.schedulers.workers_and_servers.sizes import (
     Demands,
     Sizes,
@@ -185,6 +186,25 @@ def test_the_frontier_holds_all_that_is_worth_paying_for(seed: int) -> None:
             assert ((w + 1, p + 1) in own) == worth_it
     best = exact(steps, demands).seconds
     assert [sizes.seconds[job == i].min() for i in range(3)] == best.tolist()
+
+
+@some
+@given(st.integers(0, 10**6))
+def test_what_a_job_holds_is_one_of_its_sizes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    steps, demands = stack([random_step(rng) for _ in range(4)]), random_demands(rng, 4, 6)
+    workers, servers = rng.integers(0, 8, 4), rng.integers(1, 8, 4)
+    job, sizes = frontier(steps, demands)
+    pairs = set(zip(job.tolist(), sizes.workers.tolist(), sizes.servers.tolist(), strict=True))
+    pairs |= {(one, workers[one], servers[one]) for one in np.flatnonzero(workers).tolist()}
+    of, *both, seconds = frontier_and_held(steps, demands, np.ones(4, np.int64), workers, servers)
+    assert list(zip(of.tolist(), *(count.tolist() for count in both), strict=True)) == sorted(pairs)
+    assert seconds.tolist() == [
+        steps[one].iteration_seconds(w, p) for one, w, p in zip(of, *both, strict=True)
+    ]
+    assert fastest_of(of, seconds).tolist() == [
+        int(np.flatnonzero(of == one)[seconds[of == one].argmin()]) for one in np.unique(of)
+    ]
 
 
 def worth(rng: np.random.Generator, jobs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -33,14 +33,14 @@ def holdings(snapshot: Snapshot) -> Holdings | None:
     rows = _rows_of(books.rows["next"], heads)
     held = books.rows[rows[np.argsort(books.rows["job"][rows], kind="stable")]]
     owner = held["job"]
-    first = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
-    owners = owner[first]
-    facts = table.facts[owners]
+    first = np.concatenate([[0], np.flatnonzero(owner[1:] != owner[:-1]) + 1, [len(owner)]])
+    owners = owner[first[:-1]]
+    facts = table.facts
     return Holdings(
         owners.astype(np.int64),
-        np.where(facts["state"] == RUNNING, facts["last_start"], snapshot.now),
+        np.where(facts["state"][owners] == RUNNING, facts["last_start"][owners], snapshot.now),
         table.asked["time_limit"][owners],
-        np.append(first, len(held)).astype(np.int64),
+        first,
         np.ascontiguousarray(held["node"]),
         np.ascontiguousarray(held["amount"]),
     )

@@ -170,10 +170,10 @@ class SlurmScheduler(BackfillScheduler):
         waiting = np.flatnonzero(jobs.waiting)
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(jobs))
-            facts = snapshot.table.facts
-            plan.reasons[waiting] = np.maximum(facts["reason"][jobs.index[waiting]], NOT_CONSIDERED)
-            plan.reason_a[waiting] = facts["reason_a"][jobs.index[waiting]]
-            plan.reason_b[waiting] = facts["reason_b"][jobs.index[waiting]]
+            facts, who_wait = snapshot.table.facts, jobs.index[waiting]
+            plan.reasons[waiting] = np.maximum(facts["reason"][who_wait], NOT_CONSIDERED)
+            plan.reason_a[waiting] = facts["reason_a"][who_wait]
+            plan.reason_b[waiting] = facts["reason_b"][who_wait]
             plan.ranked = self.cycles.ranked(snapshot, waiting, keys)
             ranked = plan.ranked
             log_phase(snapshot, "ranked", ranked)
@@ -457,8 +457,10 @@ class SlurmScheduler(BackfillScheduler):
 
     def _explain(self, snapshot: Snapshot, plan: Proposal, positions: Ints, code: int) -> None:
         """Jobs that wait for GPUs: what each needs, and how many are free."""
+        if not len(positions):
+            return
         plan.reasons[positions] = code
-        plan.reason_a[positions] = snapshot.jobs.requested_gpus[positions]
+        plan.reason_a[positions] = snapshot.jobs.at(positions).requested_gpus
         plan.reason_b[positions] = snapshot.ledger.books.totals[GPU] / MICRO
 
 

@@ -205,7 +205,7 @@ class Multifactor(Order):
 
 def nodes_of(snapshot: Snapshot, jobs: Jobs) -> Ints:
     """Nodes of each job: as requested, else as few as hold its GPUs."""
-    most = max(int(snapshot.ledger.books.nodes["gpus"].max()), 1)
+    most = max(snapshot.cluster.most_gpus_per_node, 1)
     fewest = np.maximum(-(-jobs.gpus // most), 1)
     return np.where(jobs.nodes > 0, np.minimum(jobs.nodes, np.maximum(jobs.gpus, 1)), fewest)
 
@@ -227,4 +227,6 @@ def _amounts(jobs: Jobs, requested: Ints, resource: int) -> Floats:
 def _normalised(names: Sequence[str], priority: dict[str, float]) -> Floats:
     """The priority of each name over the largest of all."""
     highest = max(priority.values(), default=0.0)
-    return np.array([priority.get(name, 0.0) / highest if highest > 0 else 0.0 for name in names])
+    if not highest > 0:
+        return np.zeros(len(names))
+    return np.array([priority.get(name, 0.0) / highest for name in names])

@@ -6,4 +6,7 @@ def sizes_on_frontier(
     server: Floats,
     limit: Floats,
     least_workers: Ints,
+    held_workers: Ints,
+    held_servers: Ints,
 ) -> tuple[Ints, Ints, Ints, Floats]: ...
+def fastest_of(job: Ints, seconds: Floats) -> Ints: ...

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
-from muster.cluster.arrays cimport bools, floats, ints, records
+from muster.cluster.arrays cimport Ints, bools, floats, ints, records
 from muster.speed.parameter_server.step_core cimport longest_term
 
 import numpy as np
@@ -80,13 +80,28 @@ cdef void _search(Sizable* job, int64_t number, int64_t workers, vector[Size]* f
         workers += 1
 
 
-def sizes_on_frontier(step_columns, worker, server, limit, least_workers):
-    """Job, workers, servers and seconds of the pairs of `frontier`, worker by worker.
+cdef void _add_held(Sizable* job, Size held, size_t first, vector[Size]* found) noexcept nogil:
+    """Put the pair that a job holds among its pairs, which begin there, unless it is one of them."""
+    cdef size_t at = first
+    while at < found.size() and (
+        found[0][at].workers < held.workers
+        or (found[0][at].workers == held.workers and found[0][at].servers < held.servers)
+    ):
+        at += 1
+    if at == found.size() or found[0][at].workers != held.workers or found[0][at].servers != held.servers:
+        held.seconds = _iteration_seconds(job, held.workers, held.servers)
+        found.insert(found.begin() + at, held)
+
+
+def sizes_on_frontier(step_columns, worker, server, limit, least_workers, held_workers, held_servers):
+    """Job, workers, servers and seconds of the pairs of `frontier` and of those held, job by job and worker by worker.
 
     `step_columns` are those of a `StepTime` of many jobs.
     """
     terms, per_worker, per_server, asynchronous, ring_seconds = step_columns
     cdef Sizable job
+    cdef Size held
+    cdef size_t first
     cdef vector[Size] found
     cdef double* all_terms = floats(terms).at
     cdef double* all_rings = floats(ring_seconds).at
@@ -94,6 +109,8 @@ def sizes_on_frontier(step_columns, worker, server, limit, least_workers):
     cdef double* by_server = floats(per_server).at
     cdef uint8_t* alone = bools(asynchronous).at
     cdef int64_t* least = ints(least_workers).at
+    cdef int64_t* workers = ints(held_workers).at
+    cdef int64_t* servers = ints(held_servers).at
     cdef int64_t number
     job.worker, job.server, job.limit = floats(worker).at, floats(server).at, floats(limit).at
     job.term_count, job.ring_count, job.resources = terms.shape[1], ring_seconds.shape[1], limit.shape[1]
@@ -101,10 +118,32 @@ def sizes_on_frontier(step_columns, worker, server, limit, least_workers):
         job.terms = all_terms + 3 * job.term_count * number
         job.ring = all_rings + job.ring_count * number
         job.per_worker, job.per_server, job.asynchronous = by_worker[number], by_server[number], alone[number]
+        first = found.size()
         _search(&job, number, least[number], &found)
+        if workers[number] > 0:
+            held.job, held.workers, held.servers = number, workers[number], max(servers[number], <int64_t> 1)
+            _add_held(&job, held, first, &found)
         job.worker += job.resources
         job.server += job.resources
         job.limit += job.resources
     sizes = np.empty(found.size(), _SIZE)
     memcpy(records(sizes, sizeof(Size)), found.data(), found.size() * sizeof(Size))
     return tuple(np.ascontiguousarray(sizes[name]) for name in _SIZE.names)
+
+
+def fastest_of(job, seconds):
+    """The first entry with the fewest seconds of each job that has entries; the jobs of the entries ascend."""
+    cdef Ints jobs = ints(job)
+    cdef double* each = floats(seconds).at
+    cdef vector[int64_t] best
+    cdef int64_t at
+    for at in range(jobs.size):
+        if at == 0 or jobs.at[at] != jobs.at[at - 1]:
+            best.push_back(at)
+        elif each[at] < each[best.back()]:
+            best[best.size() - 1] = at
+    entries = np.empty(best.size(), np.int64)
+    cdef int64_t* result = ints(entries).at
+    for at in range(best.size()):
+        result[at] = best[at]
+    return entries

@@ -75,6 +75,8 @@ def not_repaid(question: SizingProblem, answer: SizingSolution) -> Bools:
 
 def with_least_sizes(question: SizingProblem, urgent: Ints) -> tuple[SizingProblem, Ints]:
     """The problem with these waiting jobs pinned at their least sizes, in this order while they fit; which of them."""
+    if not len(urgent):
+        return question, urgent
     servers = np.where(question.is_ring, 0, 1)
     each = question.usage(urgent, question.least_workers[urgent], servers[urgent])
     pinned = np.flatnonzero(question.pinned)
@@ -169,11 +171,14 @@ class PeriodicScheduler:
         whole = snapshot.table.asked["milli"][snapshot.jobs.index] == WHOLE
         with snapshot.transaction() as transaction:
             jobs = snapshot.jobs if whole.all() else snapshot.jobs.at(whole)
-            facts = snapshot.table.facts[jobs.index]
-            codes = np.where(jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
-            plan = Proposal(transaction, codes, facts["reason_a"], facts["reason_b"], stable_until=inf)
+            facts, index = snapshot.table.facts, jobs.index
+            codes = np.where(jobs.running, PLACED, np.maximum(facts["reason"][index], NOT_CONSIDERED))
+            plan = Proposal(
+                transaction, codes, facts["reason_a"][index], facts["reason_b"][index], stable_until=inf
+            )
             plan.wake_on = WAKES
-            state = self._propose(replace(snapshot, jobs=jobs), state, plan)
+            of_whole_gpus = snapshot if jobs is snapshot.jobs else replace(snapshot, jobs=jobs)
+            state = self._propose(of_whole_gpus, state, plan)
             if not whole.all():
                 of_all = np.full(len(whole), GPU_NOT_PARTED), np.zeros(len(whole)), np.zeros(len(whole))
                 for column, known in zip(of_all, (plan.reasons, plan.reason_a, plan.reason_b), strict=True):
@@ -186,8 +191,10 @@ class PeriodicScheduler:
         state = self._caught_up(snapshot, state)
         jobs = snapshot.jobs
         promoted = self._promoted(snapshot, state["promoted"])
-        urgent = np.flatnonzero(among(jobs.index, promoted) & jobs.waiting)
-        urgent = urgent[np.argsort(jobs.last_stop[urgent], kind="stable")]
+        urgent = promoted
+        if len(promoted):
+            urgent = np.flatnonzero(among(jobs.index, promoted) & jobs.waiting)
+            urgent = urgent[np.argsort(jobs.last_stop[urgent], kind="stable")]
         if not self.is_due(snapshot, state) and not (len(urgent) and self._some_node_up(snapshot)):
             waits = len(jobs) and snapshot.now < state["next"]
             plan.next_wake = plan.stable_until = state["next"] if waits else inf
@@ -201,7 +208,10 @@ class PeriodicScheduler:
         question = self.question(snapshot, self.layers_known())
         if not self._may_change(snapshot, state) and not len(urgent):
             question = replace(question, pinned=jobs.running)
-        question = replace(question, pinned=question.pinned | (among(jobs.index, promoted) & jobs.running))
+        if len(promoted):
+            question = replace(
+                question, pinned=question.pinned | (among(jobs.index, promoted) & jobs.running)
+            )
         question, granted = with_least_sizes(question, urgent)
         if len(granted):  # That a promoted job gets its turn is what the changes are for.
             answer = self.beside_pinned(question, state["memory"])
@@ -431,12 +441,14 @@ def _holds(snapshot: Snapshot, jobs: Ints, answer: SizingSolution) -> bool:
 
 def _tasks(question: SizingProblem, answer: SizingSolution, kept: Bools) -> Tasks:
     """What is to be placed; the jobs of `kept` keep what they hold."""
-    needs = np.stack([question.demands.worker, question.demands.server], axis=1)
+    needs = np.empty((len(question), 2, len(RESOURCES)))
+    needs[:, 0] = question.demands.worker[:, : len(RESOURCES)]
+    needs[:, 1] = question.demands.server[:, : len(RESOURCES)]
     return Tasks(
         answer.workers,
         answer.servers,
         question.least_workers,
-        np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64),
+        np.rint(needs * MICRO).astype(np.int64),
         question.is_ring,
         kept,
     )
@@ -444,13 +456,10 @@ def _tasks(question: SizingProblem, answer: SizingSolution, kept: Bools) -> Task
 
 def _place_tasks(snapshot: Snapshot, jobs: Ints, order: Ints, tasks: Tasks) -> Bools:
     """Place these jobs, all that there are; which of them were stopped or shrunk in vain."""
-    nodes = snapshot.cluster.nodes
-    cards = NetworkCards(
-        np.array([round(node.nic_gb_per_s * MICRO) for node in nodes], np.int64),
-        np.array([node.rack for node in nodes], np.int64),
-    )
+    cluster = snapshot.cluster
+    cards = NetworkCards(np.rint(cluster.amounts[:, 3] * MICRO).astype(np.int64), cluster.rack_of_node)
     held = held_sizes(snapshot.ledger.books, snapshot.table.asked, jobs)
-    most = sum(int(count.sum()) for count in (tasks.workers, tasks.servers, *held))
+    most = int((tasks.workers + tasks.servers + held[0] + held[1]).sum())
     books = snapshot.ledger.reserve(2 * most + len(jobs), 4 * len(jobs))
     columns = JobColumns(snapshot.table.asked, jobs, snapshot.table.node_allowed)
     in_vain: Bools = place_tasks(books, columns, order, tasks, cards)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.schedulers.ageing import among
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.workers_and_servers.tasks import Tasks
 from muster.workload.jobs import RUNNING
@@ -31,7 +32,7 @@ class Settled:
         """Those that are still there; None if another job runs, or other nodes are up."""
         index = snapshot.jobs.index
         running = index[snapshot.table.facts["state"][index] == RUNNING]
-        kept = np.isin(self.jobs, running, assume_unique=True)
+        kept = among(self.jobs, np.sort(running))
         if np.count_nonzero(kept) < len(running):
             return None
         if not np.array_equal(self.up, snapshot.ledger.books.nodes["up"]):

@@ -10,7 +10,8 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.contract import Snapshot
-from muster.schedulers.workers_and_servers.frontier import frontier
+from muster.schedulers.workers_and_servers.frontier import frontier_and_held
+from muster.schedulers.workers_and_servers.frontier_core import fastest_of
 from muster.schedulers.workers_and_servers.gangs import with_gangs
 from muster.schedulers.workers_and_servers.sizes import Demands, utility
 from muster.schedulers.workers_and_servers.task_placement import held_sizes
@@ -99,30 +100,15 @@ class SizingProblem:
     @cached_property
     def choices(self) -> Choices:
         """Every size that is faster than all that hold no more, and those held now; for a ring, workers only."""
-        job, sizes = frontier(self.steps, self.demands, self.least_workers)
-        held = np.flatnonzero(self.workers)
-        if not len(held):
-            workers, servers = sizes.workers.astype(np.int64), sizes.servers.astype(np.int64)
-            order = np.lexsort((servers, workers, job))
-            servers = np.where(self.is_ring[job], 0, servers)
-            return Choices(job[order], workers[order], servers[order], sizes.seconds[order])
-        job = np.concatenate([job, held])
-        workers = np.concatenate([sizes.workers.astype(np.int64), self.workers[held]])
-        servers = np.concatenate([sizes.servers.astype(np.int64), np.maximum(self.servers[held], 1)])
-        now = self.steps[held].iteration_seconds(self.workers[held], np.maximum(self.servers[held], 1))
-        seconds = np.concatenate([sizes.seconds, now])
-        more = max(int(workers.max(initial=0)), int(servers.max(initial=0))) + 1
-        _, once = np.unique((job * more + workers) * more + servers, return_index=True)
-        job = job[once]
-        servers = np.where(self.is_ring[job], 0, servers[once])
-        return Choices(job, workers[once], servers, seconds[once])
+        job, workers, servers, seconds = frontier_and_held(
+            self.steps, self.demands, self.least_workers, self.workers, self.servers
+        )
+        return Choices(job, workers, np.where(self.is_ring[job], 0, servers), seconds)
 
     @cached_property
     def fastest(self) -> Ints:
         """The place of each job's fastest choice; a job that has no choice is left out."""
-        pairs = self.choices
-        first = np.flatnonzero(np.diff(pairs.job, prepend=-1))
-        return np.lexsort((pairs.seconds, pairs.job))[first]
+        return fastest_of(self.choices.job, self.choices.seconds)
 
     @cached_property
     def best_seconds(self) -> Floats:
@@ -205,7 +191,10 @@ def sizing_problem(
     """The question of a moment; `least_seconds` of work are left where nothing is known of it."""
     jobs, table = snapshot.jobs, with_gangs(snapshot)
     capacity = capacity_of(snapshot.cluster, snapshot.ledger.books.nodes["up"] != 0)
-    demands = _within(demands_of(table, jobs.index), capacity)
+    demands = demands_of(table, jobs.index)
+    # A limit is cut to what there is: else a large one could never be reserved.
+    of_resources = demands.limit[:, : len(RESOURCES)]
+    np.minimum(of_resources, capacity, out=of_resources)
     steps = steps_of(table, jobs.index, layers_known=layers_known)
     workers, servers = held_sizes(snapshot.ledger.books, table.asked, jobs.index)
     sized = table.sized[jobs.index]
@@ -229,9 +218,9 @@ def sizing_problem(
         demands=demands,
         least_workers=np.ascontiguousarray(sized["min_workers"]),
         is_ring=sized["servers"] == 0,
-        priority=sized["priority"],
-        urgency=sized["urgency"],
-        target=sized["target"],
+        priority=np.ascontiguousarray(sized["priority"]),
+        urgency=np.ascontiguousarray(sized["urgency"]),
+        target=np.ascontiguousarray(sized["target"]),
         capacity=capacity,
         reserved=reserved,
         fixed_usage=np.zeros((0, len(RESOURCES))),
@@ -241,26 +230,19 @@ def sizing_problem(
 
 def capacity_of(cluster: Cluster, up: Bools) -> Floats:
     """What the nodes that are up have, by RESOURCES."""
-    amounts = [(node.gpus, node.cpus, node.memory_gb, node.nic_gb_per_s) for node in cluster.nodes]
-    total: Floats = np.array(amounts, np.float64).reshape(-1, len(RESOURCES))[up].sum(axis=0)
+    total: Floats = cluster.amounts[up].sum(axis=0)
     return total
 
 
 def demands_of(table: JobTable, index: Ints) -> Demands:
     """What workers and servers of these jobs need, and what the owners allow, by RESOURCES and number."""
     sized = table.sized[index]
-    jobs = len(sized)
+    count = len(RESOURCES)
+    worker, server = np.zeros((len(sized), count + 2)), np.zeros((len(sized), count + 2))
+    worker[:, :count], worker[:, count] = sized["worker"], 1.0
+    server[:, :count], server[:, count + 1] = sized["server"], 1.0
     # A ring's one server is nothing: it keeps the number of servers out of the search.
     most_servers = np.maximum(sized["servers"], 1)
-    worker = np.hstack([sized["worker"], np.tile([1.0, 0.0], (jobs, 1))])
-    server = np.hstack([sized["server"], np.tile([0.0, 1.0], (jobs, 1))])
-    all_of_them = sized["max_workers"][:, None] * worker + most_servers[:, None] * server
-    limit = np.hstack([sized["limit"], np.full((jobs, 2), np.inf)])
-    return Demands(worker, server, np.minimum(limit, all_of_them))
-
-
-def _within(demands: Demands, capacity: Floats) -> Demands:
-    """The demands with what the owners allow cut to what there is: else a large limit could never be reserved."""
-    limit = demands.limit.copy()
-    limit[:, : len(RESOURCES)] = np.minimum(limit[:, : len(RESOURCES)], capacity)
-    return Demands(demands.worker, demands.server, limit)
+    limit = sized["max_workers"][:, None] * worker + most_servers[:, None] * server
+    limit[:, :count] = np.minimum(sized["limit"], limit[:, :count])
+    return Demands(worker, server, limit)

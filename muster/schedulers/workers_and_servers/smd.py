@@ -9,11 +9,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from muster.schedulers.admission.knapsack import NOTHING, Columns, KnapsackChoice, SolverEffort, choose
-from muster.schedulers.contract import Floats, Ints, State
+from muster.schedulers.contract import Ints, State
 from muster.schedulers.parts import check_seconds, setting
 from muster.schedulers.workers_and_servers.interval import Accounting, PeriodicScheduler, SizingSolution
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
-from muster.schedulers.workers_and_servers.waiting import Waiting, waiting
+from muster.schedulers.workers_and_servers.waiting import profit_beside_waiting
+from muster.schedulers.workers_and_servers.waiting_core import IDLE
 
 Objective = Literal["waiting", "published"]
 AUTOMATIC = -1
@@ -70,9 +71,11 @@ class Smd(PeriodicScheduler):
         if not len(job):
             nothing = np.zeros(len(question), np.int64)
             return SizingSolution(nothing, nothing.copy())
-        ahead = waiting(question, pairs, self.hysteresis) if self.objective == "waiting" else None
-        profit = self._profit(question, ahead, job, workers, servers, pairs.seconds)
-        usage = question.usage(job, workers, servers)
+        if self.objective == "waiting":
+            profit, usage = profit_beside_waiting(question, pairs, self.hysteresis)
+        else:
+            profit = question.profit(job, workers, servers, pairs.seconds, self.hysteresis)
+            usage = question.usage(job, workers, servers)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
         effort = replace(
             EXACT if self.nodes == AUTOMATIC else SolverEffort(nodes=self.nodes), seconds=self.solver_seconds
@@ -80,15 +83,15 @@ class Smd(PeriodicScheduler):
         selection = choose(columns, question.capacity, effort)
         taken = selection.chosen
         last = np.zeros(len(question), bool)
-        if ahead is not None:
-            last = (taken != NOTHING) & ahead.is_idle_use(profit[taken])
+        if self.objective == "waiting":
+            last = (taken != NOTHING) & (profit[taken] <= IDLE)
 
         def value_of(workers: Ints, servers: Ints) -> float:
             return question.value(workers, servers, self.hysteresis)
 
         notes = self._notes(selection, effort)
         answer = SizingSolution(_at(workers, taken), _at(servers, taken), last=last, notes=notes)
-        if ahead is None:
+        if self.objective == "published":
             answer.bound, answer.value_of = selection.bound, value_of
         return answer
 
@@ -98,15 +101,15 @@ class Smd(PeriodicScheduler):
         More than one waiting job, a running job that could grow, and sizes that are equally fast are left to the
         knapsack.
         """
-        if self.objective != "waiting" or len(question.fastest) < len(question):
+        if self.objective != "waiting":
             return None
         waiting = np.flatnonzero(question.workers == 0)
-        if len(waiting) > 1:
+        if len(waiting) > 1 or len(question.fastest) < len(question):
             return None
-        best = question.choices.at(question.fastest)
+        pairs, best = question.choices, question.choices.at(question.fastest)
         if question.changes(best.job, best.workers, best.servers).any():
             return None
-        seconds = question.choices.seconds[np.isin(question.choices.job, waiting)]
+        seconds = pairs.seconds[pairs.job == waiting[0]] if len(waiting) else np.zeros(0)
         if np.count_nonzero(seconds <= seconds.min(initial=np.inf) * _ALIKE) > 1:
             return None
         used = question.usage(best.job, best.workers, best.servers).sum(axis=0)
@@ -117,20 +120,6 @@ class Smd(PeriodicScheduler):
     def placed_first(self, question: SizingProblem) -> Ints:
         """All jobs by falling demand: a large job that finds no place is worth more than the small ones around it."""
         return np.full(len(question), -1)
-
-    def _profit(
-        self,
-        question: SizingProblem,
-        ahead: Waiting | None,
-        job: Ints,
-        workers: Ints,
-        servers: Ints,
-        seconds: Floats,
-    ) -> Floats:
-        """Of these sizes now, by the objective."""
-        if ahead is not None:
-            return ahead.profit(job, workers, servers, seconds)
-        return question.profit(job, workers, servers, seconds, self.hysteresis)
 
     def _notes(self, selection: KnapsackChoice, effort: SolverEffort) -> tuple[str, ...]:
         """What is said about a search that ended at a limit; a gap is rounded up, so that few notes differ."""

@@ -12,41 +12,62 @@ of jobs: the work of a decision is bounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
-from muster.cluster.portable_math import power
 from muster.schedulers.admission.knapsack import Columns, prices_of
-from muster.schedulers.workers_and_servers.sizes import utility
 from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem
+from muster.schedulers.workers_and_servers.waiting_core import (
+    boundaries_of,
+    charges,
+    profits,
+    spread,
+    starts_ahead,
+)
 from muster.workload.sized import RESOURCES
 
-FIRST_SLOT_SECONDS = 600.0
-MOST_SLOTS, FEWEST_SLOTS = 16, 3
-SLOTS_OF_ALL_JOBS = 1200
-"""Jobs times slots stay below this, where that leaves at least `FEWEST_SLOTS`."""
-SIZES = 6
-"""Sizes of one job in the relaxation: spread evenly from the fastest to the slowest, and the one it holds."""
-PROGRESS = 1e-2
-"""Utility beside the job's own, at a completion after 0 hours; it falls evenly to 0 at `PROGRESS_HOURS`. It decides
-between jobs to which time no longer matters."""
-PROGRESS_HOURS = 100.0
-UNRATED_HOURS = 24.0
-"""The utility of a job that states none is 1 at 0 hours and falls by 1 in this time. The loss per hour does not depend
-on how long the job has waited: with a loss that shrinks, the newest job would always go first."""
-FIRST_COME = 1e-3
-"""The part by which the profit of the oldest job counts as larger than that of the newest."""
-IDLE = 1e-4
-"""Profit of a size that is worth less than a later start: it takes only what would stay idle."""
+
+class JobsAhead(NamedTuple):
+    """What compiled passes read of a question, by position."""
+
+    now: float
+    arrival: Floats
+    remaining: Floats
+    workers: Ints
+    servers: Ints
+    interruption_cost: Floats
+    priority: Floats
+    urgency: Floats
+    target: Floats
+    worker: Floats
+    server: Floats
+    limit: Floats
+    reserved: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Waiting:
+class Charges(NamedTuple):
+    """By entry, a size of a job."""
+
+    usage: Floats
+    """(entries, RESOURCES)."""
+    now_left: Floats
+    """Seconds until the end with this size from now on."""
+    later_left: Floats
+    """Seconds from a later start to the end."""
+    is_held: Bools
+
+    def at(self, entries: Ints) -> Charges:
+        """Only these entries."""
+        return Charges(
+            self.usage[entries], self.now_left[entries], self.later_left[entries], self.is_held[entries]
+        )
+
+
+class Waiting(NamedTuple):
     """Prices of the time ahead, and what each job gains by its best later start."""
 
-    question: SizingProblem
     hysteresis: float
     boundaries: Floats
     """(slots + 1,) seconds from now."""
@@ -58,117 +79,59 @@ class Waiting:
     later: Floats
     """(jobs,): profit of the best start in a later slot, at least 0."""
 
-    def profit(self, job: Ints, workers: Ints, servers: Ints, seconds: Floats) -> Floats:
-        """Of these sizes now; above 0 always, because what would stay idle may be used."""
-        asked = self.question
-        left = seconds_left(asked, job, workers, servers, seconds, self.hysteresis)
-        usage = asked.usage(job, workers, servers)
-        gain = worth(asked, job, left) - self.unserved[job]
-        net: Floats = gain - (usage * _at(self.spent, self.boundaries, left)).sum(axis=1) - self.later[job]
-        held = (asked.workers[job] > 0) & ~asked.changes(job, workers, servers)
-        # At the prices of a relaxation several jobs are worth the same: those that run stay, then the oldest come.
-        oldest = 1.0 - job / max(len(asked), 1)
-        net *= 1.0 + FIRST_COME * oldest + self.hysteresis * held
-        idle = IDLE * (1.0 + oldest) / (2.0 + left / 1800.0)
-        return np.where(net > IDLE, net, idle)
 
-    def is_idle_use(self, profit: Floats) -> Bools:
-        """Which profits are those of sizes that only take what would stay idle."""
-        idle: Bools = profit <= IDLE
-        return idle
+def profit_beside_waiting(
+    question: SizingProblem, choices: Choices, hysteresis: float
+) -> tuple[Floats, Floats]:
+    """The profit of each size now, above 0 because what would stay idle may be used; and what it is charged."""
+    jobs = _ahead(question)
+    job, workers, servers, seconds = choices.job, choices.workers, choices.servers, choices.seconds
+    charged = Charges(*charges(jobs, job, workers, servers, seconds, hysteresis, len(RESOURCES)))
+    few = spread(job, seconds, charged.is_held)
+    ahead = _waiting(question, jobs, job[few], charged.at(few), hysteresis)
+    return profits(jobs, job, charged, ahead), charged.usage
 
 
-def waiting(question: SizingProblem, choices: Choices, hysteresis: float) -> Waiting:
+def _ahead(question: SizingProblem) -> JobsAhead:
+    demands = question.demands
+    return JobsAhead(
+        question.now,
+        question.arrival,
+        question.remaining,
+        question.workers,
+        question.servers,
+        question.interruption_cost,
+        question.priority,
+        question.urgency,
+        question.target,
+        demands.worker,
+        demands.server,
+        demands.limit,
+        question.reserved,
+    )
+
+
+def _waiting(
+    question: SizingProblem, jobs: JobsAhead, job: Ints, charged: Charges, hysteresis: float
+) -> Waiting:
     """Solve the relaxation for these sizes of the jobs."""
-    few = _spread(question, choices)
-    job, workers, servers = few.job, few.workers, few.servers
-    usage = question.usage(job, workers, servers)
-    now_left = seconds_left(question, job, workers, servers, few.seconds, hysteresis)
-    was_running = question.workers[job] > 0
-    later_left = question.remaining[job] * few.seconds + np.where(
-        was_running, question.interruption_cost[job], 0.0
-    )
-    boundaries = _boundaries(question, job, usage, later_left)
+    usage, now_left, later_left, _ = charged
+    total = question.capacity + question.fixed_usage.sum(axis=0)
+    capacity = np.where(total > 0, total, np.inf)
+    boundaries = boundaries_of(len(question), job, usage, later_left, capacity)
     slots = len(boundaries) - 1
-    unserved = np.full(len(question), -np.inf)
-    np.maximum.at(unserved, job, worth(question, job, boundaries[-1] + later_left))
     # One column a size and first slot.
-    ends = boundaries[None, :-1] + later_left[:, None]
-    ends[:, 0] = now_left
-    lengths = np.diff(boundaries)
-    inside = np.minimum(ends[:, :, None], boundaries[1:]) - np.maximum(
-        boundaries[:-1, None], boundaries[None, :-1]
-    )
-    part = np.clip(inside, 0.0, None) / lengths
-    gain = worth(question, np.repeat(job, slots).reshape(-1, slots), ends) - unserved[job][:, None]
-    held = (part[:, :, :, None] * usage[:, None, None, :]).reshape(len(job) * slots, -1)
+    unserved, gain, held = starts_ahead(jobs, job, usage, now_left, later_left, boundaries)
     columns = Columns(np.repeat(job, slots), gain.ravel(), held, np.zeros(len(question), bool))
-    prices = prices_of(columns, _capacity(question, boundaries).ravel()).reshape(slots, -1)
-    net = (gain.ravel() - held @ prices.ravel()).reshape(-1, slots)
+    prices = prices_of(columns, _capacity(question, boundaries).ravel())
+    net = (gain.ravel() - held @ prices).reshape(-1, slots) if prices.any() else gain
     later = np.zeros(len(question))
     np.maximum.at(later, job, net[:, 1:].max(axis=1))
     # A whole slot costs its price; a part of it costs that part. The first slot is given out by the knapsack.
-    spent = np.vstack([np.zeros(len(RESOURCES)), np.cumsum(prices, axis=0)])
+    spent = np.zeros((slots + 1, len(RESOURCES)))
+    np.cumsum(prices.reshape(slots, -1), axis=0, out=spent[1:])
     spent -= spent[1]
-    return Waiting(question, hysteresis, boundaries, spent, unserved, later)
-
-
-def worth(question: SizingProblem, job: Ints, seconds: Floats) -> Floats:
-    """Utility of a completion in so many seconds from now; see `PROGRESS` and `UNRATED_HOURS`."""
-    completion = question.now - question.arrival[job] + seconds
-    hours = completion / 3600.0
-    rated = utility(completion, question.priority[job], question.urgency[job], question.target[job])
-    own = np.where(np.isnan(question.priority[job]), 1.0 - hours / UNRATED_HOURS, rated)
-    worth: Floats = own + PROGRESS * (1.0 - hours / PROGRESS_HOURS)
-    return worth
-
-
-def seconds_left(
-    question: SizingProblem, job: Ints, workers: Ints, servers: Ints, seconds: Floats, hysteresis: float
-) -> Floats:
-    """Until the end with these sizes from now on; a change costs the interruption and `hysteresis` of what is left."""
-    left = question.remaining[job] * seconds
-    changed = question.changes(job, workers, servers)
-    return np.where(changed, left * (1 + hysteresis) + question.interruption_cost[job], left)
-
-
-def _spread(question: SizingProblem, choices: Choices) -> Choices:
-    """At most `SIZES` sizes of each job and the one it holds."""
-    order = np.lexsort((choices.seconds, choices.job))
-    first = np.flatnonzero(np.diff(choices.job, prepend=-1))
-    count = np.diff(np.append(first, len(order)))
-    rank = np.arange(len(order)) - np.repeat(first, count)
-    steps = np.maximum(np.repeat(count, count) - 1, 1) / (SIZES - 1)
-    kept = np.zeros(len(order), bool)
-    kept[order] = (rank == 0) | (np.floor(rank / steps) != np.floor((rank - 1) / steps))
-    held = (question.workers[choices.job] > 0) & ~question.changes(
-        choices.job, choices.workers, choices.servers
-    )
-    return choices.at(np.flatnonzero(kept | held))
-
-
-def _boundaries(question: SizingProblem, job: Ints, usage: Floats, left: Floats) -> Floats:
-    """Slots that grow by one factor, the first of `FIRST_SLOT_SECONDS`, until all work could be done."""
-    slots = int(np.clip(SLOTS_OF_ALL_JOBS // max(len(question), 1), FEWEST_SLOTS, MOST_SLOTS))
-    total = question.capacity + question.fixed_usage.sum(axis=0)
-    capacity = np.where(total > 0, total, np.inf)
-    least_area, shortest = np.full(len(question), np.inf), np.full(len(question), np.inf)
-    np.minimum.at(least_area, job, (usage / capacity).max(axis=1) * left)
-    np.minimum.at(shortest, job, left)
-    some = np.isfinite(shortest)
-    horizon = max(float(least_area[some].sum()), float(shortest[some].max(initial=0.0)))
-    growth = _growth(horizon / FIRST_SLOT_SECONDS, slots)
-    return np.concatenate([[0.0], np.cumsum(FIRST_SLOT_SECONDS * power(growth, np.arange(slots)))])
-
-
-def _growth(total: float, slots: int) -> float:
-    """The factor from 1 on with which 1 + growth + growth^2 + ... over the slots reaches the total."""
-    low, high, powers = 1.0, max(total, 1.0), np.arange(slots)
-    for _ in range(60):
-        middle = (low + high) / 2
-        enough = float((middle**powers).sum()) >= total
-        low, high = (low, middle) if enough else (middle, high)
-    return low
+    return Waiting(hysteresis, boundaries, spent, unserved, later)
 
 
 def _capacity(question: SizingProblem, boundaries: Floats) -> Floats:
@@ -177,10 +140,3 @@ def _capacity(question: SizingProblem, boundaries: Floats) -> Floats:
     part = np.clip(free_for, 0.0, np.diff(boundaries)) / np.diff(boundaries)
     capacity: Floats = question.capacity + part.T @ question.fixed_usage
     return capacity
-
-
-def _at(spent: Floats, boundaries: Floats, seconds: Floats) -> Floats:
-    """(entries, RESOURCES) what one unit costs until these seconds; nothing more after the last boundary."""
-    return np.stack(
-        [np.interp(seconds, boundaries, spent[:, resource]) for resource in range(spent.shape[1])], axis=1
-    )

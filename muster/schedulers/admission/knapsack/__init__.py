@@ -16,10 +16,11 @@ from muster.schedulers.admission.knapsack.columns import (
     FloatArray,
     InfeasibleError,
     IntArray,
+    SolverTable,
     tabulate,
 )
 from muster.schedulers.admission.knapsack.integer import SolverEffort, improve
-from muster.schedulers.admission.knapsack.relaxation import relax
+from muster.schedulers.admission.knapsack.relaxation import Relaxation, relax
 from muster.schedulers.admission.knapsack.rounding import floor, refilled
 
 __all__ = [
@@ -73,19 +74,7 @@ def choose(
     table = tabulate(columns, capacity)
     known = None if incumbent is None else _in_table(table.original, table.group, incumbent)
     relaxation = relax(table, np.zeros(0, np.int64) if known is None else known)
-    candidates = [
-        refilled(table, start, relaxation.prices)
-        for start in (floor(table, relaxation), known)
-        if start is not None and table.fits(start)
-    ]
-    best = max(candidates, key=table.value, default=None)
-    bound = relaxation.bound * table.profit_unit
-    out_of_time = False
-    if effort.nodes > 0 and (best is None or bound - table.value(best) > effort.gap * abs(table.value(best))):
-        best, scaled, out_of_time = improve(table, relaxation, best, effort)
-        # A gain smaller than the gap may be left: nothing that fits stays idle.
-        best = best if best is None else refilled(table, best, relaxation.prices)
-        bound = scaled * table.profit_unit
+    best, bound, out_of_time = _rounded(table, relaxation, known, effort)
     if best is None:
         raise InfeasibleError(
             "no choice that serves every group that must be served was found within the capacity"
@@ -98,6 +87,29 @@ def choose(
         prices=relaxation.prices * table.profit_unit / unit,
         out_of_time=out_of_time,
     )
+
+
+def _rounded(
+    table: SolverTable, relaxation: Relaxation, known: IntArray | None, effort: SolverEffort
+) -> tuple[IntArray | None, float, bool]:
+    """The best whole choice found, a bound on all of them, and whether the search ended by its seconds."""
+    bound = relaxation.bound * table.profit_unit
+    if relaxation.nothing_short:
+        return relaxation.active, bound, False
+    candidates = [
+        refilled(table, start, relaxation.prices)
+        for start in (floor(table, relaxation), known)
+        if start is not None and table.fits(start)
+    ]
+    best = max(candidates, key=table.value, default=None)
+    if effort.nodes == 0 or (
+        best is not None and bound - table.value(best) <= effort.gap * abs(table.value(best))
+    ):
+        return best, bound, False
+    best, scaled, out_of_time = improve(table, relaxation, best, effort)
+    # A gain smaller than the gap may be left: nothing that fits stays idle.
+    best = best if best is None else refilled(table, best, relaxation.prices)
+    return best, scaled * table.profit_unit, out_of_time
 
 
 def prices_of(columns: Columns, capacity: FloatArray) -> FloatArray:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from muster.schedulers.admission.knapsack.columns_core import best_of_each, tabulated
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -54,9 +57,12 @@ class SolverTable:
 
     def best_of_each_group(self, score: FloatArray) -> IntArray:
         """The first column with the highest score in each group."""
-        highest = np.maximum.reduceat(score, self.starts)
-        at_top = np.flatnonzero(score == highest[self.group])
-        return at_top[np.diff(self.group[at_top], prepend=-1) > 0]
+        return best_of_each(score, self.starts)
+
+    @cached_property
+    def cheapest(self) -> IntArray:
+        """The column of each group that uses the least in all."""
+        return self.best_of_each_group(-self.usage.sum(axis=1))
 
     def value(self, choice: IntArray) -> float:
         """The profit of a choice (a column of each group), in the caller's unit."""
@@ -93,25 +99,25 @@ ROUNDING = 1e-9
 def tabulate(columns: Columns, capacity: FloatArray) -> SolverTable:
     """Scale, add the empty ways, drop the columns that fit not even alone."""
     unit = np.where(capacity > 0, capacity, 1.0)
-    usage, limit = columns.usage / unit, np.where(capacity > 0, 1.0, 0.0)
-    usable = np.flatnonzero(np.all(usage <= limit + ROUNDING, axis=1))
-    optional = np.flatnonzero(~columns.must_choose)
-    group = np.concatenate([columns.group[usable], optional])
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    if starts.size < columns.must_choose.size:
-        left_out = np.setdiff1d(np.arange(columns.must_choose.size), group)
-        raise InfeasibleError(f"group {left_out[0]} has no way that fits the capacity even alone")
-    original = np.concatenate([usable, np.full(optional.size, NOTHING)])[order]
-    # NOTHING is the last entry: it has no profit and no usage, also where there is no column at all.
-    profit = np.append(columns.profit, 0.0)[original]
+    limit = np.where(capacity > 0, 1.0, 0.0)
+    group, profit, usage, original, starts, empty = tabulated(
+        np.ascontiguousarray(columns.group, np.int64),
+        np.ascontiguousarray(columns.profit),
+        np.ascontiguousarray(columns.usage),
+        columns.must_choose,
+        unit,
+        limit + ROUNDING,
+        NOTHING,
+    )
+    if empty >= 0:
+        raise InfeasibleError(f"group {empty} has no way that fits the capacity even alone")
     profit_unit = float(np.abs(profit).max()) or 1.0
     return SolverTable(
-        group=group[order].astype(np.int64),
-        starts=starts.astype(np.int64),
+        group=group,
+        starts=starts,
         profit=profit / profit_unit,
-        usage=np.vstack([usage, np.zeros(usage.shape[1])])[original],
+        usage=usage,
         capacity=limit,
-        original=original.astype(np.int64),
+        original=original,
         profit_unit=profit_unit,
     )

@@ -8,6 +8,7 @@ import highspy
 import numpy as np
 
 from muster.schedulers.admission.knapsack.columns import FloatArray, InfeasibleError, IntArray, SolverTable
+from muster.schedulers.admission.knapsack.columns_core import entries_of
 
 ROUNDS_AT_MOST = 60
 TOLERANCE = 1e-7
@@ -30,6 +31,8 @@ class Relaxation:
     """The columns of the restricted program."""
     share: FloatArray
     """How much of each active column is taken."""
+    nothing_short: bool = False
+    """Whether each group has its best column, and something of each resource is left."""
 
 
 def relax(table: SolverTable, also: IntArray) -> Relaxation:
@@ -37,8 +40,8 @@ def relax(table: SolverTable, also: IntArray) -> Relaxation:
     best = table.best_of_each_group(table.profit)
     if table.leaves_some(best):  # What is not used up has no price.
         no_prices = np.zeros(table.capacity.size)
-        return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size))
-    cheapest = table.best_of_each_group(-table.usage.sum(axis=1))
+        return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size), True)
+    cheapest = table.cheapest
     likely = table.best_of_each_group(table.profit - table.usage @ _likely_prices(table))
     program = _Program(table, np.concatenate([cheapest, likely, also]))
     if not table.fits(cheapest):
@@ -46,6 +49,8 @@ def relax(table: SolverTable, also: IntArray) -> Relaxation:
         if overrun < -1e-7:
             raise InfeasibleError("even shares of the cheapest ways exceed the capacity together")
     _, relaxation = program.generate(table.profit, overrun_cost=None)
+    program.solver.clearModel()
+    _IDLE.append(program.solver)
     return relaxation
 
 
@@ -57,7 +62,7 @@ def _likely_prices(table: SolverTable) -> FloatArray:
     """
     if table.groups >= SAMPLED_FROM:
         sample = table.one_group_of(SAMPLE)
-        if sample.fits(sample.best_of_each_group(-sample.usage.sum(axis=1))):
+        if sample.fits(sample.cheapest):
             return relax(sample, np.zeros(0, np.int64)).prices
     return np.zeros(table.capacity.size)
 
@@ -71,7 +76,7 @@ class _Program:
 
     def __init__(self, table: SolverTable, columns: IntArray) -> None:
         self.table = table
-        self.solver = quiet_solver()
+        self.solver = _idle_solver()
         resources = table.capacity.size
         rows = table.groups + resources
         # Rows: one column of each group; the usage within the capacity.
@@ -90,63 +95,74 @@ class _Program:
             np.full(resources, -1.0),
         )
         self.active = np.zeros(0, dtype=np.int64)
+        self.is_active = np.zeros(table.group.size, np.bool_)
         self._add(np.unique(columns), table.profit)
 
     def generate(self, profit: FloatArray, overrun_cost: float | None) -> tuple[float, Relaxation]:
         """Add columns until none has a reduced profit; overruns cost so much, or are not allowed (None)."""
         table, resources = self.table, self.table.capacity.size
         overruns = np.arange(resources, dtype=np.int32)
-        most = 0.0 if overrun_cost is None else highspy.kHighsInf
-        self.solver.changeColsBounds(resources, overruns, np.zeros(resources), np.full(resources, most))
+        longest = 0.0 if overrun_cost is None else highspy.kHighsInf
+        self.solver.changeColsBounds(resources, overruns, np.zeros(resources), np.full(resources, longest))
         self.solver.changeColsCost(resources, overruns, np.full(resources, overrun_cost or 0.0))
         present = np.arange(resources, resources + self.active.size, dtype=np.int32)
         self.solver.changeColsCost(present.size, present, -profit[self.active])
 
         bound, best_prices, value = np.inf, np.zeros(resources), -np.inf
+        groups = table.groups
         self.solver.setOptionValue("simplex_strategy", _DUAL)
         for _ in range(ROUNDS_AT_MOST):
             self.solver.run()
             value = -self.solver.getInfo().objective_function_value
             duals = -np.asarray(self.solver.getSolution().row_dual)
-            prices = np.maximum(duals[table.groups :], 0.0)
+            prices = np.maximum(duals[groups:], 0.0)
             reduced = profit - table.usage @ prices
             best = table.best_of_each_group(reduced)
             # Lagrange: the capacity at its prices, and each group's best way at these prices.
-            proven = float(table.capacity @ prices + reduced[best].sum())
+            most = reduced[best]
+            proven = float(table.capacity @ prices + most.sum())
             if proven < bound:
                 bound, best_prices = proven, prices
-            gains = reduced[best] - duals[: table.groups]
             if bound - value <= TOLERANCE * max(1.0, abs(value)):
                 break
-            new = np.setdiff1d(best[gains > 1e-9], self.active)
+            new = best[(most - duals[:groups] > 1e-9) & ~self.is_active[best]]
             if not new.size:
                 break
             self._add(new, profit)
             # The last answer is still feasible: from there it is a short way.
-            if table.groups >= SAMPLED_FROM:
+            if groups >= SAMPLED_FROM:
                 self.solver.setOptionValue("simplex_strategy", _PRIMAL)
         share = np.asarray(self.solver.getSolution().col_value)[resources:]
         return value, Relaxation(best_prices, bound, self.active.copy(), share)
 
     def _add(self, columns: IntArray, profit: FloatArray) -> None:
         """Put columns into the program: a 1 in the group's row, the usage in the resources' rows."""
-        table, resources = self.table, self.table.capacity.size
-        count, entries = columns.size, resources + 1
-        rows = np.empty((count, entries), dtype=np.int32)
-        rows[:, 0] = table.group[columns]
-        rows[:, 1:] = np.arange(table.groups, table.groups + resources)
-        values = np.hstack([np.ones((count, 1)), table.usage[columns]])
+        table, count = self.table, columns.size
+        usage = np.ascontiguousarray(table.usage)
+        begins, rows, values = entries_of(table.group, usage, columns, table.groups)
         self.solver.addCols(
             count,
             -profit[columns],
             np.zeros(count),
             np.full(count, highspy.kHighsInf),
-            count * entries,
-            np.arange(0, count * entries, entries, dtype=np.int32),
-            rows.ravel(),
-            values.ravel(),
+            len(rows),
+            begins,
+            rows,
+            values,
         )
         self.active = np.concatenate([self.active, columns])
+        self.is_active[columns] = True
+
+
+_IDLE: list[highspy.Highs] = []
+"""Solvers without a program: to make one takes longer than to solve a small program."""
+
+
+def _idle_solver() -> highspy.Highs:
+    try:
+        return _IDLE.pop()
+    except IndexError:
+        return quiet_solver()
 
 
 def quiet_solver() -> highspy.Highs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muster.schedulers.admission.knapsack.columns import ROUNDING, FloatArray, IntArray, SolverTable
+from muster.schedulers.admission.knapsack.columns_core import given_out
 from muster.schedulers.admission.knapsack.relaxation import Relaxation
 
 WHOLE = 1 - 1e-6
@@ -15,7 +16,7 @@ def floor(table: SolverTable, relaxation: Relaxation) -> IntArray | None:
 
     A vertex has at most as many split groups as resources. None if groups that must choose do not fit so.
     """
-    choice = table.best_of_each_group(-table.usage.sum(axis=1))
+    choice = table.cheapest.copy()
     whole = relaxation.active[relaxation.share >= WHOLE]
     choice[table.group[whole]] = whole
     return choice if table.fits(choice) else _repaired(table, choice)
@@ -49,25 +50,6 @@ def refilled(table: SolverTable, choice: IntArray, prices: FloatArray) -> IntArr
 
 
 def _refilled_in_order(table: SolverTable, choice: IntArray, prices: FloatArray) -> IntArray:
-    choice = choice.copy()
     score = table.profit - table.usage @ prices
-    everything = np.arange(table.group.size)
-    candidates = _gainful(table, choice, everything)
-    while candidates.size:
-        # A move only shrinks what is left, mostly: look again at the others when these are used up.
-        while candidates.size:
-            current = choice[table.group[candidates]]
-            move = candidates[np.argmax(score[candidates] - score[current])]
-            choice[table.group[move]] = move
-            candidates = _gainful(table, choice, candidates)
-        candidates = _gainful(table, choice, everything)
-    return choice
-
-
-def _gainful(table: SolverTable, choice: IntArray, columns: IntArray) -> IntArray:
-    """Those of the columns that have more profit than their group's present one and fit in what is left."""
-    left = table.capacity - table.usage[choice].sum(axis=0)
-    current = choice[table.group[columns]]
-    better = table.profit[columns] > table.profit[current] + ROUNDING
-    columns, current = columns[better], current[better]
-    return columns[np.all(table.usage[columns] - table.usage[current] <= left + ROUNDING, axis=1)]
+    usage = np.ascontiguousarray(table.usage)
+    return given_out(table.group, table.profit, usage, table.capacity, choice, score, ROUNDING)
