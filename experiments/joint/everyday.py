@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,15 +12,20 @@ import polars as pl
 
 import muster
 from muster.schedulers.presets import DEFAULT_SCHEDULER
-from muster.workload.generators import mixed, philly_like, synergy
+from muster.sweep.statistics import estimate
+from muster.workload.generators import mixed, philly_like, slurm_month, synergy
 from muster.workload.trace import Trace, read_trace, trace_of
 
 JOINT = "gittins+joint"
 _TWO_RACKS = str(Path(__file__).parents[2] / "examples" / "two-racks.toml")
 _SERVERS = "4x8gpu,24cpu,500gb"
+_SITE = "6x8h100,96cpu,1000gb + 2x8a100,96cpu,1000gb"
 _PHILLY = {"": "philly.csv.xz", ", tenants": "philly_with_tenants.csv.xz"}
 _PARTS = (("", 50_000), ("", 80_000), (", tenants", 30_000), (", tenants", 55_000))
 _PART_JOBS, _PART_GPUS = 3_000, 160
+_CHANGED = 0.05
+"""Part of its work, and of the time since the job before it came, by which a draft changes a job at most."""
+_BETWEEN_SEEDS = 100
 
 
 @dataclass(frozen=True)
@@ -29,18 +34,45 @@ class Queue:
 
     name: str
     cluster: str
-    generated: Callable[[], Trace] | None = None
+    generated: Callable[[int], Trace] | None = None
+    seed: int = 1
     read: Callable[[Path], Trace] | None = None
 
-    def trace(self, reference: Path | None) -> Trace | None:
-        """The jobs; None where they are those of the reference data, and no folder is given."""
+    def trace(self, reference: Path | None, draft: int = 0) -> Trace | None:
+        """The jobs; None where they are those of the reference data, and no folder is given.
+
+        Drafts after the first show what is chance: generated jobs have another seed, those of a log are changed a
+        little.
+        """
         if self.generated is not None:
-            return self.generated()
-        return None if self.read is None or reference is None else self.read(reference)
+            return self.generated(self.seed + _BETWEEN_SEEDS * draft)
+        if self.read is None or reference is None:
+            return None
+        trace = self.read(reference)
+        return changed(trace, draft) if draft else trace
+
+
+def changed(trace: Trace, seed: int) -> Trace:
+    """The jobs of a log in their order; the work of each and the time since the one before it are 5 % off at most."""
+    jobs, random = trace.jobs, np.random.default_rng(seed)
+    work, gaps = random.uniform(1 - _CHANGED, 1 + _CHANGED, (2, len(jobs)))
+    order = np.argsort(submit := jobs["submit_seconds"].to_numpy(), kind="stable")
+    came = np.empty(len(jobs))
+    came[order] = np.cumsum(np.diff(submit[order], prepend=submit[order[0]]) * gaps)
+    columns = (
+        pl.Series("submit_seconds", came).round(3),
+        (pl.col("duration_seconds") * work).round(3),
+        (pl.col("iterations") * work).ceil(),
+    )
+    return replace(trace, jobs=jobs.with_columns(columns))
 
 
 def _synergy(jobs: int, load: float, split: tuple[int, int, int], seed: int) -> Trace:
     return synergy.generate(jobs, load, split, multi_gpu=True, seed=seed)
+
+
+def _month(seed: int) -> Trace:
+    return slurm_month.generate(600, 64, seed=seed).trace
 
 
 def _philly(file: str, first: int, load: float, reference: Path) -> Trace:
@@ -68,11 +100,12 @@ def queues() -> Iterator[Queue]:
     """All of them; gangs on the demo's cluster depend on its network."""
     for name, split in (("demo", (40, 40, 20)), ("language models", (0, 100, 0))):
         for seed in range(1, 6 if name == "demo" else 4):
-            yield Queue(f"{name}, seed {seed}", _TWO_RACKS, partial(_synergy, 1_000, 5.0, split, seed))
-    yield Queue("tutorial: compare", _SERVERS, partial(_synergy, 150, 1.5, (40, 40, 20), 1))
-    yield Queue("tutorial: first scheduler", _SERVERS, partial(mixed.generate, 400, 32, 0.9, seed=3))
-    yield Queue("scarce memory", "4x8gpu,24cpu,200gb", partial(_synergy, 200, 6.0, (40, 40, 20), 1))
-    yield Queue("like Philly", "32x8gpu", partial(philly_like.generate, 2_000, seed=1))
+            yield Queue(f"{name}, seed {seed}", _TWO_RACKS, partial(_synergy, 1_000, 5.0, split), seed)
+    yield Queue("tutorial: compare", _SERVERS, partial(_synergy, 150, 1.5, (40, 40, 20)))
+    yield Queue("tutorial: first scheduler", _SERVERS, partial(mixed.generate, 400, 32, 0.9), 3)
+    yield Queue("scarce memory", "4x8gpu,24cpu,200gb", partial(_synergy, 200, 6.0, (40, 40, 20)))
+    yield Queue("like Philly", "32x8gpu", partial(philly_like.generate, 2_000))
+    yield Queue("a month of a Slurm site", _SITE, _month, 0)
     for tenants, first in _PARTS:
         for load in (0.8, 1.2, 3.0):
             read = partial(_philly, _PHILLY[tenants], first, load)
@@ -113,15 +146,34 @@ def ran(trace: Trace, cluster: str, scheduler: str) -> Ran:
     return Ran(jct["mean"], jct["p99"], wait["mean"], lost)
 
 
-def lines(only: str, reference: Path | None) -> Iterator[str]:
-    """A line for each queue whose name contains the text: joint's ratios, waits and restarts of both."""
+def lines(only: str, reference: Path | None, drafts: int = 1) -> Iterator[str]:
+    """A line for each queue whose name contains the text: joint's ratios, waits and restarts of both.
+
+    Ratios of several drafts are their means, with the interval of 95 % confidence; the rest is of the first draft.
+    """
     for queue in queues():
-        trace = queue.trace(reference) if only in queue.name else None
-        if trace is None:
+        if only not in queue.name:
             continue
-        default, joint = (ran(trace, queue.cluster, name) for name in (DEFAULT_SCHEDULER, JOINT))
+        traces = (queue.trace(reference, draft) for draft in range(drafts))
+        pairs = [
+            (ran(trace, queue.cluster, DEFAULT_SCHEDULER), ran(trace, queue.cluster, JOINT))
+            for trace in traces
+            if trace is not None
+        ]
+        if not pairs:
+            continue
+        default, joint = pairs[0]
+        ratios = [
+            _ratio([getattr(b, what) / getattr(a, what) for a, b in pairs]) for what in ("jct", "p99", "wait")
+        ]
         yield (
-            f"{queue.name:44} {default.jct / 3600:7.2f} h {joint.jct / default.jct:6.3f} "
-            f"p99 {joint.p99 / default.p99:6.3f}  wait {default.wait / 60:8.2f}, {joint.wait / 60:8.2f} min  "
+            f"{queue.name:44} {default.jct / 3600:7.2f} h {ratios[0]} p99 {ratios[1]}  wait {ratios[2]}, "
+            f"{default.wait / 60:8.2f}, {joint.wait / 60:8.2f} min  "
             f"restarts {default.restarts:6.1f}, {joint.restarts:6.1f} GPU-hours"
         )
+
+
+def _ratio(of_drafts: Sequence[float]) -> str:
+    """The mean, with its interval if there is one."""
+    known = estimate(of_drafts)
+    return f"{known.mean:6.3f}" + ("" if known.half_width is None else f" ± {known.half_width:.3f}")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.joint.everyday import lines, queues
+from experiments.joint.everyday import changed, lines, queues
+from muster.workload.trace import trace_of
 
 
 def test_each_queue_has_a_name_of_its_own() -> None:
@@ -18,6 +19,37 @@ def test_queues_of_the_reference_are_left_out_without_it() -> None:
     assert list(lines("Philly, from", None)) == []
     (line,) = lines("tutorial: compare", None)
     assert line.startswith("tutorial: compare")
+
+
+def test_a_draft_of_generated_jobs_has_another_seed() -> None:
+    (queue,) = (queue for queue in queues() if queue.name == "tutorial: compare")
+    sources = [trace.source for draft in (0, 1) if (trace := queue.trace(None, draft))]
+    assert [source.rpartition(", ")[2] for source in sources] == ["seed 1", "seed 101"]
+
+
+def test_a_draft_of_a_log_changes_times_a_little() -> None:
+    """Jobs that come together still do; what a job is stays."""
+    columns = {
+        "job_id": ["a", "b", "c", "d"],
+        "submit_seconds": [100.0, 40.0, 100.0, 0.0],
+        "gpus": [1, 2, 4, 8],
+        "duration_seconds": [60.0, 600.0, 6_000.0, 60_000.0],
+    }
+    trace = trace_of(columns, "test")
+    jobs, again = changed(trace, 1).jobs, changed(trace, 1).jobs
+    assert jobs.equals(again)
+    assert not jobs.equals(changed(trace, 2).jobs)
+    assert jobs.drop("submit_seconds", "duration_seconds").equals(
+        trace.jobs.drop("submit_seconds", "duration_seconds")
+    )
+    for name in ("submit_seconds", "duration_seconds"):
+        assert jobs[name].to_list() == pytest.approx(columns[name], rel=0.05)
+    assert jobs["submit_seconds"][1] < jobs["submit_seconds"][0] == jobs["submit_seconds"][2]
+
+
+def test_drafts_have_an_interval() -> None:
+    (line,) = lines("tutorial: compare", None, 2)
+    assert line.count("±") == 3
 
 
 @pytest.mark.reference
