@@ -148,6 +148,13 @@ def test_a_gang_takes_free_gpus_of_two_nodes_before_a_job_moves() -> None:
     assert end_of(result)["4"] == 21_000.0
 
 
+def test_a_gang_does_not_keep_the_first_job_waiting() -> None:
+    """It fills seven GPUs more than the short job does; nothing else is short, so that the order decides."""
+    trace = jobs_of(job(0, 10_000, gpus=8), job(5_000, 100))
+    result = run(trace, cluster_of(8), "srtf+joint", restart_cost_seconds=60.0)
+    assert end_of(result) == {"0": 10_160.0, "1": 5_100.0}
+
+
 @pytest.mark.parametrize("order", ["las", "gittins", "srtf"])
 def test_jobs_that_run_on_keep_their_places(order: str) -> None:
     """The order stops jobs all the time, and no place is faster than another: another one would cost a restart."""

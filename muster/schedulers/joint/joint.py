@@ -51,6 +51,8 @@ _NOT_CHOSEN = 0.5
 
 A large gang fills what they leave idle only where it is worth twice what it displaces.
 """
+_NOT_CHOSEN_BY_GPUS = 0.1
+"""What such a job counts where only GPUs are short: a gang of eight never stops one of those before it."""
 _URGENT = 1000.0
 """How many times a job's progress counts whose turn has come, whatever it is worth."""
 _SCARCEST = 4.0
@@ -135,10 +137,12 @@ class Joint(DraftAllocator):
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         snapshot = given.snapshot
-        weighted = given.gangs._replace(weight=_weights(snapshot, given.ranked, given.chosen, given.urgent))
-        chooses = given.opened.movable & (is_elastic(snapshot.jobs) | has_types(snapshot))
+        chooses = (given.opened.movable & (is_elastic(snapshot.jobs) | has_types(snapshot))).any()
+        not_chosen = _NOT_CHOSEN if chooses or not _only_gpus_are_short(given) else _NOT_CHOSEN_BY_GPUS
+        weight = _weights(snapshot, given.ranked, given.chosen, given.urgent, not_chosen)
+        weighted = given.gangs._replace(weight=weight)
         sizes = present_sizes(given)
-        if not chooses.any():
+        if not chooses:
             return _best_draft(given, weighted, sizes)[1]
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):
@@ -208,14 +212,25 @@ def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: I
         share_with_gangs(draft, gangs)
 
 
-def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> Floats:
+def _only_gpus_are_short(given: AllocationInput) -> bool:
+    """Return whether an order stops jobs for others, and the nodes have all that its chosen jobs can use.
+
+    Where CPU or memory is short, the jobs that fit by GPUs need not be the best ones to run.
+    """
+    wanted, total = _demand(given, given.gangs, given.ranked[given.chosen[given.ranked]])
+    return given.stops_jobs and bool((wanted.sum(axis=0) <= total).all())
+
+
+def _weights(
+    snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools, not_chosen: float = _NOT_CHOSEN
+) -> Floats:
     """Return what a second of each job's progress counts, by position.
 
     It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
     the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. Rigid
-    jobs that do not fit beside those before them count half of that. An elastic job counts that times a power of the
-    part of the elastic jobs that are not before it: where it ends sooner, it and those have more GPUs sooner. Running
-    jobs that are not ranked keep their places and count most.
+    jobs that do not fit beside those before them count `not_chosen` times that. An elastic job counts that times a
+    power of the part of the elastic jobs that are not before it: where it ends sooner, it and those have more GPUs
+    sooner. Running jobs that are not ranked keep their places and count most.
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = is_elastic(snapshot.jobs)
@@ -223,7 +238,7 @@ def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> 
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
     weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
-    weight[~chosen & ~elastic] *= _NOT_CHOSEN
+    weight[~chosen & ~elastic] *= not_chosen
     of_many = ranked[elastic[ranked]]
     weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
     if urgent.any():
@@ -234,13 +249,20 @@ def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> 
 def _by_density(given: AllocationInput, gangs: Gangs) -> Ints:
     """Return the ranked jobs, those first that are worth most for what they take, the scarce counting more."""
     at = given.ranked
-    with_gpus = gangs.kinds["gpus"] > 0
-    total = np.maximum(given.snapshot.ledger.books.nodes["capacity"].sum(axis=0), 1)
-    demand = gangs.demands.best[:, with_gpus].min(axis=1)[gangs.classes[at]] * gangs.gpus[at][:, None]
-    demand[:, 0] = gangs.gpus[at] * MICRO
-    used = demand[:, :BUILT_IN_COUNT] / total[:BUILT_IN_COUNT]
+    demand, total = _demand(given, gangs, at)
+    used = demand / total
     scarcity = np.minimum(used.sum(axis=0), _SCARCEST)
+    with_gpus = gangs.kinds["gpus"] > 0
     fastest = gangs.demands.best_speed[:, with_gpus].max(axis=1)[gangs.classes[at]]
     density = gangs.weight[at] * fastest / np.maximum(used @ scarcity, 1e-12)
     order: Ints = at[np.argsort(-density, kind="stable")]
     return order
+
+
+def _demand(given: AllocationInput, gangs: Gangs, at: Ints) -> tuple[Ints, Ints]:
+    """Return the best demand of these jobs, by job and resource, and what all nodes have of each."""
+    demand = gangs.demands.best[:, gangs.kinds["gpus"] > 0].min(axis=1)[gangs.classes[at]]
+    demand = demand * gangs.gpus[at][:, None]
+    demand[:, 0] = gangs.gpus[at] * MICRO
+    total = np.maximum(given.snapshot.ledger.books.nodes["capacity"].sum(axis=0), 1)
+    return demand[:, :BUILT_IN_COUNT], total[:BUILT_IN_COUNT]
