@@ -347,7 +347,15 @@ class TestSlurmEngine(EngineConformance):
                 case.forget(1)
                 case.reopen()
             case.engine.poll()
-            case.launch(1, 2)
+
+            def is_launched() -> bool:
+                try:
+                    case.launch(1, 2)
+                except StartRefused:  # 24.11 may refuse the change of partition for a moment.
+                    return False
+                return True
+
+            case.until(is_launched, "its second launch")
             case.until(lambda: not case.observed(1, 2).pending, "its second run")
             assert case.slurm_job().number == number
             case.kill(1, 2)
