@@ -26,6 +26,8 @@ _PART_JOBS, _PART_GPUS = 3_000, 160
 _CHANGED = 0.05
 """Part of its work, and of the time since the job before it came, by which a draft changes a job at most."""
 _BETWEEN_SEEDS = 100
+_NO_TIME = 1.0
+"""Seconds; shorter waits count as this."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def queues() -> Iterator[Queue]:
     yield Queue("tutorial: compare", _SERVERS, partial(_synergy, 150, 1.5, (40, 40, 20)))
     yield Queue("tutorial: first scheduler", _SERVERS, partial(mixed.generate, 400, 32, 0.9), 3)
     yield Queue("scarce memory", "4x8gpu,24cpu,200gb", partial(_synergy, 200, 6.0, (40, 40, 20)))
-    yield Queue("like Philly", "32x8gpu", partial(philly_like.generate, 2_000))
+    yield Queue("like Philly", "32x8gpu", lambda seed: philly_like.generate(2_000, seed=seed))
     yield Queue("a month of a Slurm site", _SITE, _month, 0)
     for tenants, first in _PARTS:
         for load in (0.8, 1.2, 3.0):
@@ -147,33 +149,36 @@ def ran(trace: Trace, cluster: str, scheduler: str) -> Ran:
 
 
 def lines(only: str, reference: Path | None, drafts: int = 1) -> Iterator[str]:
-    """A line for each queue whose name contains the text: joint's ratios, waits and restarts of both.
+    """A line for each queue whose name contains the text: joint's ratios, waits and restarts of both."""
+    for queue in queues():
+        if only in queue.name:
+            yield from lines_of(queue, reference, drafts)
+
+
+def lines_of(queue: Queue, reference: Path | None, drafts: int) -> Iterator[str]:
+    """The line of a queue, none where its jobs are not known.
 
     Ratios of several drafts are their means, with the interval of 95 % confidence; the rest is of the first draft.
     """
-    for queue in queues():
-        if only not in queue.name:
-            continue
-        traces = (queue.trace(reference, draft) for draft in range(drafts))
-        pairs = [
-            (ran(trace, queue.cluster, DEFAULT_SCHEDULER), ran(trace, queue.cluster, JOINT))
-            for trace in traces
-            if trace is not None
-        ]
-        if not pairs:
-            continue
-        default, joint = pairs[0]
-        ratios = [
-            _ratio([getattr(b, what) / getattr(a, what) for a, b in pairs]) for what in ("jct", "p99", "wait")
-        ]
-        yield (
-            f"{queue.name:44} {default.jct / 3600:7.2f} h {ratios[0]} p99 {ratios[1]}  wait {ratios[2]}, "
-            f"{default.wait / 60:8.2f}, {joint.wait / 60:8.2f} min  "
-            f"restarts {default.restarts:6.1f}, {joint.restarts:6.1f} GPU-hours"
-        )
+    traces = (queue.trace(reference, draft) for draft in range(drafts))
+    pairs = [
+        (ran(trace, queue.cluster, DEFAULT_SCHEDULER), ran(trace, queue.cluster, JOINT))
+        for trace in traces
+        if trace is not None
+    ]
+    if not pairs:
+        return
+    default, joint = pairs[0]
+    jct, p99, wait = (_ratio(pairs, what) for what in ("jct", "p99", "wait"))
+    yield (
+        f"{queue.name:44} {default.jct / 3600:7.2f} h {jct} p99 {p99}  wait {wait}, "
+        f"{default.wait / 60:8.2f}, {joint.wait / 60:8.2f} min  "
+        f"restarts {default.restarts:6.1f}, {joint.restarts:6.1f} GPU-hours"
+    )
 
 
-def _ratio(of_drafts: Sequence[float]) -> str:
-    """The mean, with its interval if there is one."""
-    known = estimate(of_drafts)
+def _ratio(pairs: Sequence[tuple[Ran, Ran]], what: str) -> str:
+    """The mean ratio of a figure, with its interval if there is one; two waits of 0 s are equal."""
+    seconds = [(getattr(default, what), getattr(joint, what)) for default, joint in pairs]
+    known = estimate([max(joint, _NO_TIME) / max(default, _NO_TIME) for default, joint in seconds])
     return f"{known.mean:6.3f}" + ("" if known.half_width is None else f" ± {known.half_width:.3f}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.joint.everyday import changed, lines, queues
+from experiments.joint.everyday import Queue, changed, lines, lines_of, queues
 from muster.workload.trace import trace_of
 
 
@@ -22,9 +22,21 @@ def test_queues_of_the_reference_are_left_out_without_it() -> None:
 
 
 def test_a_draft_of_generated_jobs_has_another_seed() -> None:
-    (queue,) = (queue for queue in queues() if queue.name == "tutorial: compare")
-    sources = [trace.source for draft in (0, 1) if (trace := queue.trace(None, draft))]
-    assert [source.rpartition(", ")[2] for source in sources] == ["seed 1", "seed 101"]
+    generated = [queue for queue in queues() if queue.generated is not None]
+    assert len(generated) == 13
+    for queue in generated:
+        for draft in range(2):
+            trace = queue.trace(None, draft)
+            assert trace is not None
+            assert trace.source.endswith(f"seed {queue.seed + 100 * draft}")
+
+
+def test_drafts_in_which_no_job_waits_have_a_ratio() -> None:
+    trace = trace_of(
+        {"job_id": ["a"], "submit_seconds": [0.0], "gpus": [1], "duration_seconds": [60.0]}, "test"
+    )
+    (line,) = lines_of(Queue("one job", "1x8gpu", generated=lambda _: trace), None, 2)
+    assert line.count("1.000 ± 0.000") == 3
 
 
 def test_a_draft_of_a_log_changes_times_a_little() -> None:
