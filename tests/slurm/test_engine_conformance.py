@@ -310,12 +310,7 @@ class TestSlurmEngine(EngineConformance):
             case.launch(1)
             case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
             number = case.slurm_job().number
-
-            def is_moved() -> bool:
-                slurm.run("scontrol", "update", f"jobid={number}", "Partition=other", check=False)
-                return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
-
-            case.until(is_moved, "its other partition")
+            slurm.move(str(number), "other")
             case.until(lambda: not case.observed(1).pending, "its first process")
         finally:
             slurm.run("scontrol", "update", "PartitionName=train", "State=UP")
@@ -337,12 +332,7 @@ class TestSlurmEngine(EngineConformance):
             slurm.run("scontrol", "requeuehold", str(number))
             case.end(1)
             case.until(lambda: case.slurm_job().held, "that it is held")
-
-            def is_moved() -> bool:
-                slurm.run("scontrol", "update", f"jobid={number}", "Partition=other", check=False)
-                return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
-
-            case.until(is_moved, "its other partition")
+            slurm.move(str(number), "other")
             if is_new:
                 case.forget(1)
                 case.reopen()
