@@ -298,8 +298,9 @@ class TestSlurmEngine(EngineConformance):
         (named,) = case.engine.poll().untaken
         assert named.words.startswith("nodes: found node1; allowed: node2, where Muster placed it. ")
         assert case.observed(1).ended is None
-        case.kill(1)
-        assert case.end(1).ended is Exit.STOPPED
+        slurm.run("scontrol", "update", f"jobid={number}", "Requeue=1")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "moved to node1 in Slurm, not by Muster")
         assert not case.engine.poll().untaken
 
     def test_a_start_in_another_partition_is_no_lost_one(self, case: SlurmCase, slurm: SlurmCluster) -> None:
