@@ -70,6 +70,15 @@ class SlurmCluster:
         assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
         return done.stdout
 
+    def move(self, number: str, partition: str) -> None:
+        """Put a waiting job into another partition; 24.11 may refuse that for a moment."""
+
+        def is_moved() -> bool:
+            self.run("scontrol", "update", f"jobid={number}", f"Partition={partition}", check=False)
+            return f"{number} {partition}" in self.run("squeue", "-h", "-a", "-o", "%i %P").splitlines()
+
+        wait_for(is_moved, lambda: f"job {number} is not in partition {partition}")
+
     def start(self, name: str) -> None:
         """Start one daemon: `munged`, `slurmctld` or the name of a node."""
         if name == "munged":

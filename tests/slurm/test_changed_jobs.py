@@ -78,7 +78,7 @@ def test_a_held_job_moved_without_a_daemon_is_used_again(site: Site) -> None:
         (number,) = set(site.slurm_numbers()) - before
         site.muster("hold", job)
         site.wait(job, state="held", holds=[])
-    site.slurm.run("scontrol", "update", f"jobid={number}", "Partition=other")
+    site.slurm.move(number, "other")
     with site.serves():
         site.muster("release", job)
         site.wait(job, state="completed")

@@ -298,8 +298,9 @@ class TestSlurmEngine(EngineConformance):
         (named,) = case.engine.poll().untaken
         assert named.words.startswith("nodes: found node1; allowed: node2, where Muster placed it. ")
         assert case.observed(1).ended is None
-        case.kill(1)
-        assert case.end(1).ended is Exit.STOPPED
+        slurm.run("scontrol", "update", f"jobid={number}", "Requeue=1")
+        end = case.end(1)
+        assert (end.ended, end.message) == (Exit.LOST, "moved to node1 in Slurm, not by Muster")
         assert not case.engine.poll().untaken
 
     def test_a_start_in_another_partition_is_no_lost_one(self, case: SlurmCase, slurm: SlurmCluster) -> None:
@@ -310,12 +311,7 @@ class TestSlurmEngine(EngineConformance):
             case.launch(1)
             case.until(lambda: bool(case.observed(1).pending), "that Slurm has it")
             number = case.slurm_job().number
-
-            def is_moved() -> bool:
-                slurm.run("scontrol", "update", f"jobid={number}", "Partition=other", check=False)
-                return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
-
-            case.until(is_moved, "its other partition")
+            slurm.move(str(number), "other")
             case.until(lambda: not case.observed(1).pending, "its first process")
         finally:
             slurm.run("scontrol", "update", "PartitionName=train", "State=UP")
@@ -337,12 +333,7 @@ class TestSlurmEngine(EngineConformance):
             slurm.run("scontrol", "requeuehold", str(number))
             case.end(1)
             case.until(lambda: case.slurm_job().held, "that it is held")
-
-            def is_moved() -> bool:
-                slurm.run("scontrol", "update", f"jobid={number}", "Partition=other", check=False)
-                return f"{number} other" in slurm.run("squeue", "-h", "-a", "-o", "%i %P")
-
-            case.until(is_moved, "its other partition")
+            slurm.move(str(number), "other")
             if is_new:
                 case.forget(1)
                 case.reopen()

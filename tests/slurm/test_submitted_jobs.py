@@ -267,7 +267,7 @@ def test_a_job_in_another_partition_comes_back_to_start(site: SubmittingSite) ->
         site.muster("hold", job)
         site.wait(job, state="held")
         wait_for(lambda: site.state(number) == "PENDING", lambda: site.shown(number))
-    site.slurm.run("scontrol", "update", f"jobid={number}", "Partition=other")
+    site.slurm.move(number, "other")
     with site.serves():
         site.muster("release", job)
         site.wait(job, state="completed")  # 24.11 may refuse the change of partition for a moment.

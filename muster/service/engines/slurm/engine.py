@@ -435,7 +435,8 @@ class SlurmEngine(ReadsRunFolders):
             gpus = [len(here["gpu_ids"]) for here in record.allocations]
             found = [len(ids) for ids in record.gpu_ids.values()]
             # No GPUs are shown of one that has just ended.
-            if found != gpus and held and all(here.shows_gpus for here in held.values()):
+            shown = held and all(here.shows_gpus for here in held.values())
+            if found != gpus and shown and not record.requeued:
                 record.requeued = f"given {sum(found)} GPUs in Slurm, not by Muster"
             self._records.keep(record)
 
