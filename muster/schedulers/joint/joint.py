@@ -137,12 +137,13 @@ class Joint(DraftAllocator):
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         snapshot = given.snapshot
-        chooses = (given.opened.movable & (is_elastic(snapshot.jobs) | has_types(snapshot))).any()
-        not_chosen = _NOT_CHOSEN if chooses or not _only_gpus_are_short(given) else _NOT_CHOSEN_BY_GPUS
+        has_choice = is_elastic(snapshot.jobs) | has_types(snapshot)
+        by_gpus = not has_choice.any() and _only_gpus_are_short(given)
+        not_chosen = _NOT_CHOSEN_BY_GPUS if by_gpus else _NOT_CHOSEN
         weight = _weights(snapshot, given.ranked, given.chosen, given.urgent, not_chosen)
         weighted = given.gangs._replace(weight=weight)
         sizes = present_sizes(given)
-        if not chooses:
+        if not (given.opened.movable & has_choice).any():
             return _best_draft(given, weighted, sizes)[1]
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):
