@@ -17,7 +17,7 @@ from muster.service.home import make_home, store_url
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import SizeSteps, Submission
+from muster.service.store.rows import ENDED, SizeSteps, Submission
 
 from .measuring_sizes import ASKED_ABOUT
 from .running import GIVE_UP_SECONDS, controller_process
@@ -34,14 +34,16 @@ while done.parent.joinpath("wanted").exists():
     if done.parent.joinpath("paused").exists():
         continue
     step += 1
-    done.write_text(str(step))
+    done.with_name("next").write_text(str(step))
+    done.with_name("next").replace(done)
     with done.with_name("log").open("a") as log:
         print(os.environ["MUSTER_EPOCH"], gpus, step, time.time(), file=log)
     print("step", step, flush=True)
 """
 """The steps of a job, by its GPUs, for as long as the file `wanted` is there; it goes on where it was.
 
-It makes none while the file `paused` is there. It logs each step before it reports it.
+It makes none while the file `paused` is there. It logs each step before it reports it. It may be stopped at any moment,
+also while it writes how far it is.
 """
 
 _READING_SECONDS = 0.001
@@ -136,4 +138,5 @@ def steps_of(store: Store, job: int) -> tuple[SizeSteps, ...]:
     """The sizes of which the disk knows."""
     row = store.job(job)
     assert row is not None
+    assert row.state not in ENDED, row
     return row.size_steps
