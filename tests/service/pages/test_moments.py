@@ -235,7 +235,8 @@ def test_numbers_agree_at_fifty_moments(
                 return Shown(ask(path).body.decode())
 
             listed = sorted(ask("/v1/jobs?limit=1000").json["jobs"], key=lambda job: job["job_id"])
-            own_top = {"nodes": ask("/v1/nodes").json["nodes"], "queue": top["queue"]}
+            nodes = ask("/v1/nodes").json
+            own_top = {"nodes": nodes["nodes"], "notices": nodes["notices"], "queue": top["queue"]}
             if user == "root":
                 assert own_top == top
             check_overview(page("/"), own_top, listed)
