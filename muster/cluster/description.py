@@ -154,9 +154,13 @@ class Cluster:
 
     @cached_property
     def amounts(self) -> NDArray[np.float64]:
-        """(nodes, 4): the GPUs, CPU cores, GB of memory and GB/s of the network card of each node."""
-        amounts = [(node.gpus, node.cpus, node.memory_gb, node.nic_gb_per_s) for node in self.nodes]
-        return np.array(amounts, np.float64).reshape(-1, 4)
+        """(nodes, resources): what each node has, as `Node.amounts`."""
+        return np.array([node.amounts for node in self.nodes], np.float64)
+
+    @cached_property
+    def nic_gb_per_s(self) -> NDArray[np.float64]:
+        """Of each node's network card."""
+        return np.array([node.nic_gb_per_s for node in self.nodes], np.float64)
 
     @cached_property
     def rack_of_node(self) -> NDArray[np.int64]:

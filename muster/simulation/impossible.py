@@ -107,10 +107,9 @@ def _too_large_requests(table: JobTable, cluster: Cluster, known: Collection[int
     found: dict[int, _Impossible] = {}
     if not len(requesting):
         return found
-    amounts = np.array([node.amounts for node in cluster.nodes])
     distinct, which = np.unique(rows[requesting], axis=0, return_inverse=True)
     for number, (constraint, gpus, *requested) in enumerate(distinct.tolist()):
-        nodes = amounts[table.node_allowed[constraint]]
+        nodes = cluster.amounts[table.node_allowed[constraint]]
         column = _too_large(nodes, gpus, requested)
         if column is None:
             continue
@@ -142,7 +141,7 @@ def _too_large(nodes: Floats, gpus: int, requested: Sequence[int]) -> int | None
 def _too_large_workers(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:
     """Jobs whose least workers, with a server if they have any, are on no nodes of the empty cluster together."""
     asked, sized = table.asked, table.sized
-    amounts = np.array([node.amounts for node in cluster.nodes])[:, :_OF_WORKERS]
+    amounts = cluster.amounts[:, :_OF_WORKERS]
     sized_jobs = np.setdiff1d(np.flatnonzero(asked["sync"] != RIGID), np.array(sorted(known), np.int64))
     found: dict[int, _Impossible] = {}
     for constraint in np.unique(asked["constraint"][sized_jobs]).tolist():

@@ -21,7 +21,7 @@ def judge(site: Site) -> Finding:
     if occupancy is None:
         return not_judged(NAME, "node names (NodeList) of this cluster")
     nodes = site.cluster.nodes
-    racks = np.array([node.rack for node in nodes])
+    racks = site.cluster.rack_of_node
     rack_gpus = np.bincount(racks, weights=[node.gpus for node in nodes])
     run_of: defaultdict[tuple[str, float], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     scattered, gangs, hours = [], 0, 0.0

@@ -457,7 +457,7 @@ def _tasks(question: SizingProblem, answer: SizingSolution, kept: Bools) -> Task
 def _place_tasks(snapshot: Snapshot, jobs: Ints, order: Ints, tasks: Tasks) -> Bools:
     """Place these jobs, all that there are; which of them were stopped or shrunk in vain."""
     cluster = snapshot.cluster
-    cards = NetworkCards(np.rint(cluster.amounts[:, 3] * MICRO).astype(np.int64), cluster.rack_of_node)
+    cards = NetworkCards(np.rint(cluster.nic_gb_per_s * MICRO).astype(np.int64), cluster.rack_of_node)
     held = held_sizes(snapshot.ledger.books, snapshot.table.asked, jobs)
     most = int((tasks.workers + tasks.servers + held[0] + held[1]).sum())
     books = snapshot.ledger.reserve(2 * most + len(jobs), 4 * len(jobs))

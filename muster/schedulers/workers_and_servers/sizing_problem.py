@@ -230,7 +230,8 @@ def sizing_problem(
 
 def capacity_of(cluster: Cluster, up: Bools) -> Floats:
     """What the nodes that are up have, by RESOURCES."""
-    total: Floats = cluster.amounts[up].sum(axis=0)
+    has = np.column_stack([cluster.amounts[:, : len(RESOURCES) - 1], cluster.nic_gb_per_s])
+    total: Floats = has[up].sum(axis=0)
     return total
 
 

@@ -45,9 +45,8 @@ def link_tree(cluster: Cluster, congestion: float = 0.0) -> LinkTree:
         raise InputError(*problems)
     links = cluster.links
     left = 1.0 - congestion
-    nics = np.array([node.nic_gb_per_s for node in cluster.nodes], dtype=np.float64)
-    rack_of = np.array([node.rack for node in cluster.nodes], dtype=np.int64)
-    machines = np.minimum(nics, links.rack.gb_per_s) / links.rack.oversubscription
+    rack_of = cluster.rack_of_node
+    machines = np.minimum(cluster.nic_gb_per_s, links.rack.gb_per_s) / links.rack.oversubscription
     racks = np.bincount(rack_of, weights=machines, minlength=len(cluster.racks))
     levels = [
         links.island.gb_per_s / links.island.oversubscription,
