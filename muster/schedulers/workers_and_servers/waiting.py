@@ -29,24 +29,6 @@ from muster.schedulers.workers_and_servers.waiting_core import (
 from muster.workload.sized import RESOURCES
 
 
-class JobsAhead(NamedTuple):
-    """What compiled passes read of a question, by position."""
-
-    now: float
-    arrival: Floats
-    remaining: Floats
-    workers: Ints
-    servers: Ints
-    interruption_cost: Floats
-    priority: Floats
-    urgency: Floats
-    target: Floats
-    worker: Floats
-    server: Floats
-    limit: Floats
-    reserved: bool
-
-
 class Charges(NamedTuple):
     """By entry, a size of a job."""
 
@@ -84,36 +66,14 @@ def profit_beside_waiting(
     question: SizingProblem, choices: Choices, hysteresis: float
 ) -> tuple[Floats, Floats]:
     """The profit of each size now, above 0 because what would stay idle may be used; and what it is charged."""
-    jobs = _ahead(question)
     job, workers, servers, seconds = choices.job, choices.workers, choices.servers, choices.seconds
-    charged = Charges(*charges(jobs, job, workers, servers, seconds, hysteresis, len(RESOURCES)))
+    charged = Charges(*charges(question, job, workers, servers, seconds, hysteresis, len(RESOURCES)))
     few = spread(job, seconds, charged.is_held)
-    ahead = _waiting(question, jobs, job[few], charged.at(few), hysteresis)
-    return profits(jobs, job, charged, ahead), charged.usage
+    ahead = _waiting(question, job[few], charged.at(few), hysteresis)
+    return profits(question, job, charged, ahead), charged.usage
 
 
-def _ahead(question: SizingProblem) -> JobsAhead:
-    demands = question.demands
-    return JobsAhead(
-        question.now,
-        question.arrival,
-        question.remaining,
-        question.workers,
-        question.servers,
-        question.interruption_cost,
-        question.priority,
-        question.urgency,
-        question.target,
-        demands.worker,
-        demands.server,
-        demands.limit,
-        question.reserved,
-    )
-
-
-def _waiting(
-    question: SizingProblem, jobs: JobsAhead, job: Ints, charged: Charges, hysteresis: float
-) -> Waiting:
+def _waiting(question: SizingProblem, job: Ints, charged: Charges, hysteresis: float) -> Waiting:
     """Solve the relaxation for these sizes of the jobs."""
     usage, now_left, later_left, _ = charged
     total = question.capacity + question.fixed_usage.sum(axis=0)
@@ -121,7 +81,7 @@ def _waiting(
     boundaries = boundaries_of(len(question), job, usage, later_left, capacity)
     slots = len(boundaries) - 1
     # One column a size and first slot.
-    unserved, gain, held = starts_ahead(jobs, job, usage, now_left, later_left, boundaries)
+    unserved, gain, held = starts_ahead(question, job, usage, now_left, later_left, boundaries)
     columns = Columns(np.repeat(job, slots), gain.ravel(), held, np.zeros(len(question), bool))
     prices = prices_of(columns, _capacity(question, boundaries).ravel())
     net = (gain.ravel() - held @ prices).reshape(-1, slots) if prices.any() else gain

@@ -1,5 +1,6 @@
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
-from muster.schedulers.workers_and_servers.waiting import Charges, JobsAhead, Waiting
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
+from muster.schedulers.workers_and_servers.waiting import Charges, Waiting
 
 FIRST_SLOT_SECONDS: float
 SIZES: int
@@ -7,7 +8,7 @@ IDLE: float
 
 def spread(job: Ints, seconds: Floats, held: Bools) -> Ints: ...
 def charges(
-    given: JobsAhead,
+    question: SizingProblem,
     job: Ints,
     workers: Ints,
     servers: Ints,
@@ -17,6 +18,11 @@ def charges(
 ) -> tuple[Floats, Floats, Floats, Bools]: ...
 def boundaries_of(job_count: int, job: Ints, usage: Floats, left: Floats, capacity: Floats) -> Floats: ...
 def starts_ahead(
-    given: JobsAhead, job: Ints, usage: Floats, now_left: Floats, later_left: Floats, boundaries: Floats
+    question: SizingProblem,
+    job: Ints,
+    usage: Floats,
+    now_left: Floats,
+    later_left: Floats,
+    boundaries: Floats,
 ) -> tuple[Floats, Floats, Floats]: ...
-def profits(given: JobsAhead, job: Ints, charged: Charges, ahead: Waiting) -> Floats: ...
+def profits(question: SizingProblem, job: Ints, charged: Charges, ahead: Waiting) -> Floats: ...

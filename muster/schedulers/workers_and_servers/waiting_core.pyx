@@ -27,7 +27,7 @@ cdef double _first_slot = FIRST_SLOT_SECONDS, _progress = PROGRESS, _progress_ho
 cdef double _unrated_hours = UNRATED_HOURS, _first_come = FIRST_COME, _idle = IDLE
 cdef int64_t _sizes = SIZES, _most_slots = MOST_SLOTS, _fewest_slots = FEWEST_SLOTS, _slots = SLOTS_OF_ALL_JOBS
 
-# `JobsAhead`, by position.
+# What is read of the jobs of a `SizingProblem`.
 cdef struct Jobs:
     double now
     int64_t count
@@ -46,16 +46,17 @@ cdef struct Jobs:
     bint reserved
 
 
-cdef Jobs _jobs(object given) except *:
+cdef Jobs _jobs(object question) except *:
     cdef Jobs jobs
-    jobs.now, jobs.count, jobs.reserved = given.now, given.arrival.shape[0], given.reserved
-    jobs.arrival, jobs.remaining = floats(given.arrival).at, floats(given.remaining).at
-    jobs.workers, jobs.servers = ints(given.workers).at, ints(given.servers).at
-    jobs.interruption_cost = floats(given.interruption_cost).at
-    jobs.priority, jobs.urgency = floats(given.priority).at, floats(given.urgency).at
-    jobs.target = floats(given.target).at
-    jobs.worker, jobs.server, jobs.limit = floats(given.worker).at, floats(given.server).at, floats(given.limit).at
-    jobs.columns = given.worker.shape[1]
+    demands = question.demands
+    jobs.now, jobs.count, jobs.reserved = question.now, question.arrival.shape[0], question.reserved
+    jobs.arrival, jobs.remaining = floats(question.arrival).at, floats(question.remaining).at
+    jobs.workers, jobs.servers = ints(question.workers).at, ints(question.servers).at
+    jobs.interruption_cost = floats(question.interruption_cost).at
+    jobs.priority, jobs.urgency = floats(question.priority).at, floats(question.urgency).at
+    jobs.target = floats(question.target).at
+    jobs.worker, jobs.server = floats(demands.worker).at, floats(demands.server).at
+    jobs.limit, jobs.columns = floats(demands.limit).at, demands.worker.shape[1]
     return jobs
 
 
@@ -96,12 +97,12 @@ def spread(job, seconds, held):
     return np.flatnonzero(is_kept)
 
 
-def charges(given, job, workers, servers, seconds, double hysteresis, int64_t resources):
+def charges(question, job, workers, servers, seconds, double hysteresis, int64_t resources):
     """What each entry, a size of a job, is charged; seconds left with it from now, and from later; whether it is held.
 
     A change costs the interruption and `hysteresis` of what is left. The resources are the first of the demands.
     """
-    cdef Jobs jobs = _jobs(given)
+    cdef Jobs jobs = _jobs(question)
     cdef Ints of = ints(job)
     cdef int64_t* some_workers = ints(workers).at
     cdef int64_t* some_servers = ints(servers).at
@@ -204,12 +205,12 @@ def boundaries_of(int64_t job_count, job, usage, left, capacity):
     return boundaries
 
 
-def starts_ahead(given, job, usage, now_left, later_left, boundaries):
+def starts_ahead(question, job, usage, now_left, later_left, boundaries):
     """By entry and slot of its start: what that gains over a start at the last boundary; by slot, what it holds there.
 
     Returns the utility of a start at the last boundary, by job, and these two.
     """
-    cdef Jobs jobs = _jobs(given)
+    cdef Jobs jobs = _jobs(question)
     cdef Ints of = ints(job)
     cdef double* used = floats(usage).at
     cdef double* now = floats(now_left).at
@@ -258,9 +259,9 @@ cdef double _price(double* spent, int64_t stride, double* ends, int64_t last, do
     return slope * (seconds - ends[low]) + spent[low * stride]
 
 
-def profits(given, job, charged, ahead):
+def profits(question, job, charged, ahead):
     """Of the sizes now, with what they are charged (`charges`), beside a later start (`Waiting`)."""
-    cdef Jobs jobs = _jobs(given)
+    cdef Jobs jobs = _jobs(question)
     cdef Ints of = ints(job)
     usage, now_left, _, is_held = charged
     cdef double* used = floats(usage).at
