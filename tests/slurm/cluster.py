@@ -13,12 +13,16 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 GPUS = 8
 _PATIENCE = 300.0
@@ -174,6 +178,17 @@ def slurm_cluster(
         yield cluster
     finally:
         _end(cluster)
+
+
+@contextmanager
+def slurm_for_a_test(**options: Any) -> Iterator[SlurmCluster]:
+    """As `slurm_cluster`, in a folder to which every account may come; skips the test where Slurm is not installed."""
+    if missing := missing_programs():
+        pytest.skip(missing)
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o711)
+        with slurm_cluster(Path(parent) / "cluster", **options) as cluster:
+            yield cluster
 
 
 def _write_files(

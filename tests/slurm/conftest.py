@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from muster.slurm_commands import SlurmCommands
-from tests.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.slurm.cluster import SlurmCluster, slurm_for_a_test
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[SlurmCluster]:
     """Skips where Slurm is not installed. Every account may pass to its socket, unlike in pytest's own folders."""
-    if missing := missing_programs():
-        pytest.skip(missing)
-    with tempfile.TemporaryDirectory() as parent:
-        Path(parent).chmod(0o711)
-        with slurm_cluster(Path(parent) / "cluster", nodes=2, KillWait=2) as cluster:
-            yield cluster
+    with slurm_for_a_test(nodes=2, KillWait=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from muster.service.engines.interface import Exit
 from muster.slurm_commands import SlurmCommands
 from tests.service.engines.conformance import Work
-from tests.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.slurm.cluster import SlurmCluster, slurm_for_a_test
 from tests.slurm.test_engine_conformance import SlurmCase
 
 pytestmark = pytest.mark.needs_slurm
@@ -20,14 +19,8 @@ pytestmark = pytest.mark.needs_slurm
 
 @pytest.fixture
 def slurm() -> Iterator[SlurmCluster]:
-    if missing := missing_programs():
-        pytest.skip(missing)
-    with tempfile.TemporaryDirectory() as parent:
-        Path(parent).chmod(0o711)
-        with slurm_cluster(
-            Path(parent) / "cluster", nodes=2, gpu_types=("v100", "a100"), KillWait=2
-        ) as cluster:
-            yield cluster
+    with slurm_for_a_test(nodes=2, gpu_types=("v100", "a100"), KillWait=2) as cluster:
+        yield cluster
 
 
 def test_a_job_starts_again_on_another_type(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from muster.cluster.slurm_nodes import expand_hosts
 from muster.slurm_config import read_slurm_config
 from tests.building import job
 from tests.schedulers.test_slurm_preemption import simulated
-from tests.slurm.cluster import GPUS, SlurmCluster, missing_programs, slurm_cluster, wait_for
+from tests.slurm.cluster import GPUS, SlurmCluster, slurm_for_a_test, wait_for
 
 pytestmark = pytest.mark.needs_slurm
 
@@ -37,21 +36,16 @@ class Shape:
 
 @pytest.fixture
 def preempting() -> Iterator[SlurmCluster]:
-    if missing := missing_programs():
-        pytest.skip(missing)
-    with tempfile.TemporaryDirectory() as parent:
-        Path(parent).chmod(0o711)
-        loops = f"bf_interval={BACKFILL_SECONDS},batch_sched_delay=0,sched_min_interval=0"
-        with slurm_cluster(
-            Path(parent) / "cluster",
-            NODES,
-            PARTITIONS,
-            SchedulerParameters=loops,
-            PreemptType="preempt/partition_prio",
-            PreemptMode="CANCEL",
-            KillWait=2,
-        ) as cluster:
-            yield cluster
+    loops = f"bf_interval={BACKFILL_SECONDS},batch_sched_delay=0,sched_min_interval=0"
+    with slurm_for_a_test(
+        nodes=NODES,
+        partitions=PARTITIONS,
+        SchedulerParameters=loops,
+        PreemptType="preempt/partition_prio",
+        PreemptMode="CANCEL",
+        KillWait=2,
+    ) as cluster:
+        yield cluster
 
 
 def test_the_preset_chooses_slurms_victims(preempting: SlurmCluster, tmp_path: Path) -> None:

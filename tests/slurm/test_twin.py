@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.cli.conftest import muster_process
-from tests.slurm.cluster import GPUS, SlurmCluster, missing_programs, slurm_cluster, wait_for
+from tests.slurm.cluster import GPUS, SlurmCluster, slurm_for_a_test, wait_for
 
 pytestmark = pytest.mark.needs_slurm
 
@@ -28,14 +27,8 @@ HEADER = (
 
 @pytest.fixture
 def busy() -> Iterator[SlurmCluster]:
-    if missing := missing_programs():
-        pytest.skip(missing)
-    with tempfile.TemporaryDirectory() as parent:
-        Path(parent).chmod(0o711)
-        with slurm_cluster(
-            Path(parent) / "cluster", NODES, MinJobAge=3600, SchedulerParameters=LOOPS
-        ) as cluster:
-            yield cluster
+    with slurm_for_a_test(nodes=NODES, MinJobAge=3600, SchedulerParameters=LOOPS) as cluster:
+        yield cluster
 
 
 def test_the_twin_of_a_real_queue_waits_as_long(busy: SlurmCluster, tmp_path: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from muster.cluster.slurm_nodes import expand_hosts
 from tests.schedulers.test_slurm_weights import by_the_rule
-from tests.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster, wait_for
+from tests.slurm.cluster import SlurmCluster, slurm_for_a_test, wait_for
 
 pytestmark = pytest.mark.needs_slurm
 
@@ -20,12 +18,8 @@ NODES, ROUNDS = 6, 20
 
 @pytest.fixture
 def slurm() -> Iterator[SlurmCluster]:
-    if missing := missing_programs():
-        pytest.skip(missing)
-    with tempfile.TemporaryDirectory() as parent:
-        Path(parent).chmod(0o711)
-        with slurm_cluster(Path(parent) / "cluster", NODES, SelectTypeParameters="CR_Core") as cluster:
-            yield cluster
+    with slurm_for_a_test(nodes=NODES, SelectTypeParameters="CR_Core") as cluster:
+        yield cluster
 
 
 def test_slurm_takes_nodes_of_a_lower_weight_first(slurm: SlurmCluster) -> None:
