@@ -126,6 +126,7 @@ class EpochWork:
         self.places: dict[int, Place] = {}
         """Of the running jobs."""
         self._nodes_of: dict[int, tuple[int, ...]] = {}
+        """Where each job runs, or ran last."""
         self.batch_of: dict[int, Batch] = {}
         self._resumes = np.zeros(jobs)
         self._epoch_ends = np.full(jobs, inf)
@@ -153,13 +154,7 @@ class EpochWork:
         fact, app = self._facts[job], self._app[job]
         place = self._place(shares)
         self._learn(job, now)
-        nodes = tuple(share.node for share in shares)
-        moves = self._moves_pause and self._nodes_of.get(job) != nodes
-        if self.places.get(job) != place or moves:
-            self._resumes[job] = now + app.restart_seconds
-            if self.size_speeds is not None:
-                self.size_speeds.starts[job] += 1
-        self.places[job], self._nodes_of[job] = place, nodes
+        self._move(job, now, place, tuple(share.node for share in shares))
         fact["resumes"] = self._resumes[job]
         if self._epoch_ends[job] <= now:
             fact["done"] = app.ends[self.epoch[job]]
@@ -179,6 +174,15 @@ class EpochWork:
         self._changes[job] = min(
             float(self._epoch_ends[job]), self._batches.next_change(job, now), float(pause_ends)
         )
+
+    def _move(self, job: int, now: float, place: Place, nodes: tuple[int, ...]) -> None:
+        """A job has a place on these nodes from now on, after a pause where that costs it a restart."""
+        moves = self._moves_pause and self._nodes_of.get(job) != nodes
+        if self.places.get(job) != place or moves:
+            self._resumes[job] = now + self._app[job].restart_seconds
+            if self.size_speeds is not None:
+                self.size_speeds.starts[job] += 1
+        self.places[job], self._nodes_of[job] = place, nodes
 
     def _learn(self, job: int, now: float) -> None:
         """A job that has worked since its pause knows how fast its configuration is."""

@@ -63,7 +63,8 @@ def elastic(
 ) -> Iterator[Cell]:
     """The settings of Sia's simulator whose inputs are in the folder.
 
-    `shared`: what jobs learn of their speed; `moves_pause`: jobs also where they get as many GPUs on other nodes.
+    `shared`: jobs of an application know what all of them have learned of their speed. `moves_pause`: a job also
+    pauses where it gets as many GPUs on each of other nodes.
     """
     world = sia_world(reference, ROUND_SECONDS)
     for workload, cluster, modes in settings:
@@ -83,7 +84,7 @@ def sia_cell(
     shared: bool = False,
     moves_pause: bool = False,
 ) -> Cell:
-    """A workload of Sia's simulator on one of its clusters; `shared`: jobs of an application learn together."""
+    """A workload of Sia's simulator on one of its clusters; `shared` and `moves_pause` as for `elastic`."""
     jobs = sia_jobs(reference, workload)
 
     def work(table: JobTable, cluster: Cluster) -> WorkLaw:
