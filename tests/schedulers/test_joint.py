@@ -155,6 +155,14 @@ def test_a_gang_does_not_keep_the_first_job_waiting() -> None:
     assert end_of(result) == {"0": 10_160.0, "1": 5_100.0}
 
 
+def test_beside_a_job_with_a_choice_a_gang_fills_the_gpus() -> None:
+    """Another job may have one GPU or two: the order alone does not decide, and the gang counts a half."""
+    elastic = job(0, 50_000, gpus=1, min_gpus=1, max_gpus=2)
+    trace = jobs_of(job(0, 10_000, gpus=8, min_gpus=8, max_gpus=8), job(5_000, 100, gpus=2), elastic)
+    result = run(trace, cluster_of(8, 1), "srtf+joint", restart_cost_seconds=60.0)
+    assert end_of(result)["0"] == 10_000.0
+
+
 @pytest.mark.parametrize("order", ["las", "gittins", "srtf"])
 def test_jobs_that_run_on_keep_their_places(order: str) -> None:
     """The order stops jobs all the time, and no place is faster than another: another one would cost a restart."""
