@@ -1,4 +1,4 @@
-"""The default scheduler against fifo, las and 2d-las: `python -m benchmarks.default_scheduler`.
+"""The default scheduler against the one before it, fifo, las and 2d-las: `python -m benchmarks.default_scheduler`.
 
 Every run charges an interruption what a user gets by default (or the start-up of the row), with no knowledge of
 durations. The constants of the order gittins were decided on seeds 0 to 3; these are others.
@@ -22,7 +22,7 @@ from muster.simulation import Options, simulate
 from muster.workload.generators import mixed, philly_like, synergy
 from muster.workload.trace import Trace, trace_of
 
-RIVALS = ("fifo+tune-plus", "las+tune-plus", "2d-las+tune-plus", "las", "srtf+tune-plus")
+RIVALS = ("gittins+tune-plus", "fifo+tune-plus", "las+tune-plus", "2d-las+tune-plus", "las", "srtf+tune-plus")
 SEEDS = (11, 12, 13, 14, 15)
 LENGTHS: dict[str, Callable[[np.random.Generator], Any]] = {
     "equal, 10 min": lambda _draw: np.full(12, 600.0),

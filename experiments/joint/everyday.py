@@ -1,4 +1,4 @@
-"""Queues that users have, under the default scheduler and under joint, as `muster compare` runs them."""
+"""Queues that users have, under the default scheduler and under the one before it, as `muster compare` runs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from muster.sweep.statistics import estimate
 from muster.workload.generators import mixed, philly_like, slurm_month, synergy
 from muster.workload.trace import Trace, read_trace, trace_of
 
-JOINT = "gittins+joint"
+SPECIALISTS = "gittins+tune-plus"
+"""The default until November 2026."""
 _TWO_RACKS = str(Path(__file__).parents[2] / "examples" / "two-racks.toml")
 _SERVERS = "4x8gpu,24cpu,500gb"
 _SITE = "6x8h100,96cpu,1000gb + 2x8a100,96cpu,1000gb"
@@ -149,7 +150,7 @@ def ran(trace: Trace, cluster: str, scheduler: str) -> Ran:
 
 
 def lines(only: str, reference: Path | None, drafts: int = 1) -> Iterator[str]:
-    """A line for each queue whose name contains the text: joint's ratios, waits and restarts of both."""
+    """A line for each queue whose name contains the text: the default's ratios, waits and restarts of both."""
     for queue in queues():
         if only in queue.name:
             yield from lines_of(queue, reference, drafts)
@@ -162,23 +163,23 @@ def lines_of(queue: Queue, reference: Path | None, drafts: int) -> Iterator[str]
     """
     traces = (queue.trace(reference, draft) for draft in range(drafts))
     pairs = [
-        (ran(trace, queue.cluster, DEFAULT_SCHEDULER), ran(trace, queue.cluster, JOINT))
+        (ran(trace, queue.cluster, SPECIALISTS), ran(trace, queue.cluster, DEFAULT_SCHEDULER))
         for trace in traces
         if trace is not None
     ]
     if not pairs:
         return
-    default, joint = pairs[0]
+    former, default = pairs[0]
     jct, p99, wait = (_ratio(pairs, what) for what in ("jct", "p99", "wait"))
     yield (
-        f"{queue.name:44} {default.jct / 3600:7.2f} h {jct} p99 {p99}  wait {wait}, "
-        f"{default.wait / 60:8.2f}, {joint.wait / 60:8.2f} min  "
-        f"restarts {default.restarts:6.1f}, {joint.restarts:6.1f} GPU-hours"
+        f"{queue.name:44} {former.jct / 3600:7.2f} h {jct} p99 {p99}  wait {wait}, "
+        f"{former.wait / 60:8.2f}, {default.wait / 60:8.2f} min  "
+        f"restarts {former.restarts:6.1f}, {default.restarts:6.1f} GPU-hours"
     )
 
 
 def _ratio(pairs: Sequence[tuple[Ran, Ran]], what: str) -> str:
     """The mean ratio of a figure, with its interval if there is one; two waits of 0 s are equal."""
-    seconds = [(getattr(default, what), getattr(joint, what)) for default, joint in pairs]
-    known = estimate([max(joint, _NO_TIME) / max(default, _NO_TIME) for default, joint in seconds])
+    seconds = [(getattr(former, what), getattr(default, what)) for former, default in pairs]
+    known = estimate([max(default, _NO_TIME) / max(former, _NO_TIME) for former, default in seconds])
     return f"{known.mean:6.3f}" + ("" if known.half_width is None else f" ± {known.half_width:.3f}")

@@ -84,7 +84,7 @@ def compare(trace: str, cluster: str, schedulers: list[str]) -> str:
     Args:
         trace: Path of the trace: CSV, Parquet, or the output of sacct.
         cluster: Nodes, as 16x8gpu,24cpu,500gb, or the path of a cluster file.
-        schedulers: Names of schedulers, as fifo, slurm-like or gittins+tune-plus.
+        schedulers: Names of schedulers, as fifo, slurm-like or gittins+joint.
     """
     from mcp.server.mcpserver.exceptions import ToolError
 

@@ -9,9 +9,9 @@ from importlib.metadata import entry_points
 
 ENTRY_POINTS = "muster.presets"
 """The group of entry points of other packages, each of which names a sequence of presets."""
-DEFAULT_SCHEDULER = "gittins+tune-plus"
+DEFAULT_SCHEDULER = "gittins+joint"
 """What `serve` and `simulate` run without --scheduler: no knowledge of durations is needed, few jobs are
-interrupted, and CPU and memory go where they make jobs faster."""
+interrupted, and which jobs run, their sizes, CPU, memory and places are one decision."""
 
 
 @dataclass(frozen=True)

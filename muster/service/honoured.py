@@ -16,6 +16,7 @@ from muster.schedulers.honours import (
     WITHOUT_GPUS,
     honoured,
 )
+from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.service.request import JobRequest
 
 
@@ -23,7 +24,7 @@ def check_scheduler(policy: Scheduler, engine: str, *, even_gangs: bool) -> None
     """InputError if the scheduler does not keep to a limit of the engine: `even_gangs`, as many GPUs on each node."""
     if even_gangs and EVEN_GANGS not in honoured(policy):
         what = f"engine {engine} gives a job as many GPUs on each of its nodes, and this scheduler does not plan so"
-        raise InputError(Problem("--scheduler", f"{what}. Hint: gittins+tune-plus", found=policy.name))
+        raise InputError(Problem("--scheduler", f"{what}. Hint: {DEFAULT_SCHEDULER}", found=policy.name))
 
 
 def without_effect(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:
@@ -32,10 +33,10 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
     for kind, column, value, serve in (
         (PRIORITY, "priority", request.priority or None, "priority+tune-plus"),
         (DEADLINE, "deadline_seconds", request.deadline_seconds, "edf+tune-plus"),
-        (REQUESTS, "cpus", request.cpus, "gittins+tune-plus"),
-        (REQUESTS, "memory_gb", request.memory_gb, "gittins+tune-plus"),
+        (REQUESTS, "cpus", request.cpus, DEFAULT_SCHEDULER),
+        (REQUESTS, "memory_gb", request.memory_gb, DEFAULT_SCHEDULER),
         *(
-            (FURTHER_RESOURCES, f"resources.{name}", one, "gittins+tune-plus")
+            (FURTHER_RESOURCES, f"resources.{name}", one, DEFAULT_SCHEDULER)
             for name, one in request.resources.items()
         ),
     ):
@@ -43,10 +44,11 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
             what = f"{policy.name} ignores it; leave it out, or serve with --scheduler {serve}"
             yield Problem(where, what, column=column, found=value)
     if request.changes_size and SIZES not in honours:
-        what = f"{policy.name} gives each job exactly its gpus; leave it out, or serve with --scheduler gittins+joint"
+        serve = f"serve with --scheduler {DEFAULT_SCHEDULER}"
+        what = f"{policy.name} gives each job exactly its gpus; leave it out, or {serve}"
         for column in ("min_gpus", "max_gpus"):
             if (value := getattr(request, column)) not in (None, request.gpus):
                 yield Problem(where, what, column=column, found=value)
     if request.gpus == 0 and WITHOUT_GPUS not in honours:
-        what = f"{policy.name} has no place for jobs without GPUs; ask for one, or serve gittins+tune-plus"
+        what = f"{policy.name} has no place for jobs without GPUs; ask for one, or serve {DEFAULT_SCHEDULER}"
         yield Problem(where, what, column="gpus", found=0)

@@ -25,6 +25,7 @@ from muster.runtime.records import FIGURE_COLUMNS, TABLES, Record
 from muster.runtime.slowest_core import slowest_by_job
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
+from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
@@ -296,7 +297,7 @@ def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: J
     """Refuse jobs without GPUs where the scheduler has no place for them: they would wait for ever."""
     jobs = np.flatnonzero((table.asked["gpus"] == 0) & (WITHOUT_GPUS not in honours))
     if len(jobs):
-        what = f"{scheduler.name} has no place for jobs with gpus = 0; gittins+tune-plus and fifo+proportional have"
+        what = f"{scheduler.name} has no place for jobs with gpus = 0; {DEFAULT_SCHEDULER} and fifo+proportional have"
         raise InputError(
             *(Problem("--scheduler", what, column="job", found=table.ids[job]) for job in jobs[:20].tolist())
         )

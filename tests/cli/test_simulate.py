@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from muster.report.notes import command
+from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 from .conftest import GPUS_ALONE, MUSTER, Outcome, muster_process
 
@@ -266,6 +267,6 @@ def test_a_bar_with_what_is_left_is_shown_on_a_terminal(trace: Path, tmp_path: P
             shown += more.decode(errors="replace")
     os.close(ours)
     assert process.wait() == 0
-    assert "gittins+tune-plus" in shown
+    assert DEFAULT_SCHEDULER in shown
     assert "5/5" in shown
     assert "\x1b" not in (tmp_path / "stdout").read_text()
