@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from muster.cgroups import Ability, CgroupError, Cgroups, Group, find_cgroups
+from muster.cgroups.finding import v2_base
 
 BUSY = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass"
 FORKING = "import os, time\nfor _ in range(6):\n    os.fork()\nos.write(1, b'forked\\n')\ntime.sleep(600)"
@@ -265,3 +266,18 @@ def test_version_2_writes_what_its_documentation_asks_for(tmp_path: Path) -> Non
     (folder / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
     assert group.memory_gb() == 0.5
     assert group.memory_kills() == 2
+
+
+def test_groups_are_not_made_beside_processes_in_version_2(tmp_path: Path) -> None:
+    """On plain folders: the kernel lets a group that holds processes hand down cpu, to threads alone."""
+    for folder, processes in (("", "1\n"), ("slice", ""), ("slice/scope", "12\n")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "cgroup.subtree_control").write_text("cpu cpuset memory\n")
+        (tmp_path / folder / "cgroup.procs").write_text(processes)
+        if folder:
+            (tmp_path / folder / "cgroup.type").write_text("domain\n")
+    assert v2_base(tmp_path, tmp_path / "slice" / "scope") == tmp_path / "slice"
+    (tmp_path / "slice" / "cgroup.procs").write_text("13\n")
+    assert v2_base(tmp_path, tmp_path / "slice" / "scope") == tmp_path
+    (tmp_path / "cgroup.type").write_text("domain\n")  # the root of a container, which is none of the machine
+    assert v2_base(tmp_path, tmp_path / "slice" / "scope") is None

@@ -105,7 +105,7 @@ def find_cgroups() -> tuple[Cgroups | None, str]:
     tried = []
     for kind, _, root, mount in mounts:
         if kind == "cgroup2":
-            base = _v2_base(mount, folder_below(mount, root, own.get("", "/")))
+            base = v2_base(mount, folder_below(mount, root, own.get("", "/")))
             if base is not None:
                 given = _enabled(base)
                 bases = {name: base for name in _V2_CONTROLLERS if name in given}
@@ -156,21 +156,33 @@ def folder_below(mount: Path, root: str, own: str) -> Path:
     return path if ".." not in path.parts and path.is_dir() else mount
 
 
-def _v2_base(mount: Path, own: Path) -> Path | None:
+def v2_base(mount: Path, own: Path) -> Path | None:
     """The nearest folder from our own group upwards that can give the CPU controller to groups in it.
 
-    A group that holds processes cannot, unless it is the root; so mostly it is the one above.
+    Not one that holds processes, unless it is the root: the kernel lets such a group hand down the CPU controller to
+    threads alone, and no process may enter a group below it.
     """
     for folder in (own, *own.parents):
-        for controller in _V2_CONTROLLERS:
-            if controller not in _enabled(folder):
-                with suppress(OSError):
-                    (folder / "cgroup.subtree_control").write_text(f"+{controller}")
-        if "cpu" in _enabled(folder) and _can_make(folder):
-            return folder
+        if not _has_processes(folder):
+            for controller in _V2_CONTROLLERS:
+                if controller not in _enabled(folder):
+                    with suppress(OSError):
+                        (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+            if "cpu" in _enabled(folder) and _can_make(folder):
+                return folder
         if folder == mount:
             return None
     return None
+
+
+def _has_processes(folder: Path) -> bool:
+    """Whether a v2 group holds processes itself; the root, which has no type, may."""
+    if not (folder / "cgroup.type").exists():
+        return False
+    try:
+        return bool((folder / "cgroup.procs").read_text().strip())
+    except OSError:  # of a group in which only threads are, it cannot be read
+        return True
 
 
 def _enabled(folder: Path) -> list[str]:
