@@ -66,7 +66,7 @@ class Happened:
     finished: float
     starts: int
     step_seconds: float
-    """Measured while nothing but this job was on its GPU."""
+    """The mean within its starts, measured while nothing but this job was on its GPU."""
     held_seconds: float
     """With its GPU, in all its starts."""
 
@@ -163,13 +163,14 @@ def _read(store: Store, home: Path, jobs: int) -> Real:
         assert row.finished is not None
         lines = (home / f"diary-{number}").read_text().splitlines()
         steps = np.array([line.split() for line in lines], float) - store.origin
+        apart = []
         for since, until in _starts(store.allocation_intervals(number)):
             mine = steps[(steps[:, 0] >= since) & (steps[:, 1] <= until)]
             if len(mine):
                 startups.append(float(mine[0, 0] - since))
                 stops.append(float(until - mine[-1, 1]))
-        apart = np.diff(steps[:, 0])
-        pace = float(np.median(apart))
+                apart.append(np.diff(mine[:, 0]))
+        pace = float(np.concatenate(apart).mean())
         times = (row.submitted, row.first_start, row.finished)
         happened.append(Happened(*times, row.epoch, pace, row.attained_gpu_seconds))
     return Real(happened, median(startups), median(stops))

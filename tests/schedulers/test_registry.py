@@ -32,7 +32,7 @@ SELDOM = ("leased", "certify", "time_sharing.gandiva")
     ("name", "absent"),
     [
         ("fifo", (*SELDOM, "workers_and_servers.interval", "allocation.tune", "admission.knapsack")),
-        (DEFAULT_SCHEDULER, (*SELDOM, "workers_and_servers.interval", "allocation.opt", "queue_order.las")),
+        (DEFAULT_SCHEDULER, (*SELDOM, "allocation.opt", "allocation.tune_plus", "queue_order.las")),
         ("smd", (*SELDOM, "allocation.tune", "queue_order.fifo")),
     ],
 )
