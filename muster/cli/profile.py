@@ -17,7 +17,7 @@ from muster.cli.flags import Json, Overwrite, script_of
 from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
-    from muster.profiling import JobToProfile
+    from muster.profiling.job import JobToProfile
     from muster.training.unchanged import UnchangedJob
 
 
@@ -78,7 +78,7 @@ class MeasuringFlags:
 
     def job(self, command: Sequence[str], errors: ErrorCollector) -> JobToProfile:
         """The job as it is run for measuring; `errors` collects the errors."""
-        from muster.profiling import JobToProfile
+        from muster.profiling.job import JobToProfile
         from muster.units import seconds_of
 
         seconds = errors.of(seconds_of, "--patience", self.patience)
@@ -136,8 +136,10 @@ def profile(
     """
     from muster.cli import profile_view as view
     from muster.extras import CHARTS, missing_extra
-    from muster.profiling import Precision, measure_grid, model_of, model_toml, profile_job
-    from muster.profiling.model import memory_points
+    from muster.profiling.grid import measure_grid
+    from muster.profiling.model import memory_points, model_of, model_toml
+    from muster.profiling.optimistic import profile_job
+    from muster.profiling.rates import Precision
 
     name = name or script_of(command)
     errors = ErrorCollector()

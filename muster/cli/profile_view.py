@@ -12,8 +12,9 @@ from typing import Any
 from muster import formatting
 from muster.cli.progress import LinesNowAndThen
 from muster.formatting import duration, percent, three_figures
-from muster.profiling import Grid, Profile, Rate, predicted_steps_per_s
-from muster.profiling.optimistic import KNEE_THRESHOLD
+from muster.profiling.grid import Grid, predicted_steps_per_s
+from muster.profiling.optimistic import KNEE_THRESHOLD, Profile
+from muster.profiling.rates import Rate
 from muster.speed.knee import Demand, ServerLimits, measured_knee
 from muster.workload.models import Model
 

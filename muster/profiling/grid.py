@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from muster.profiling.job import JobToProfile, ProgressCallback, running
 from muster.profiling.rates import Precision, Rate
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import relative_speed
+from muster.workload.models import Model
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,10 @@ def measure_grid(
             columns.append([run.measure(cores, precision)[0] for cores in cpus])
         rates = tuple(tuple(column[row] for column in columns) for row in range(len(cpus)))
         return Grid(tuple(cpus), tuple(memory_gb), rates, time.monotonic() - begin)
+
+
+def predicted_steps_per_s(model: Model, cpus: float, memory_gb: float) -> float:
+    """What simulator and scheduler will expect of the model, on the storage it was measured with."""
+    table = model_table([model])
+    storage = model.dataset.storage_gb_per_s if model.dataset else 0.0
+    return float(relative_speed(table, 0, cpus, memory_gb, storage)) / model.seconds_per_iteration

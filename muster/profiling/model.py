@@ -8,8 +8,6 @@ from dataclasses import fields
 
 from muster.profiling.miss_cost import rate_beside
 from muster.profiling.optimistic import InputProfile, Profile
-from muster.speed.input_pipeline import model_table
-from muster.speed.input_stage import relative_speed
 from muster.workload.models import Dataset, Model
 
 MEMORY_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
@@ -64,13 +62,6 @@ def memory_points(reading: InputProfile | None) -> tuple[float, ...]:
     if reading is None:
         return (_NO_CACHE_GB,)
     return tuple(share * reading.full_gb for share in MEMORY_SHARES)
-
-
-def predicted_steps_per_s(model: Model, cpus: float, memory_gb: float) -> float:
-    """What simulator and scheduler will expect of the model, on the storage it was measured with."""
-    table = model_table([model])
-    storage = model.dataset.storage_gb_per_s if model.dataset else 0.0
-    return float(relative_speed(table, 0, cpus, memory_gb, storage)) / model.seconds_per_iteration
 
 
 def model_toml(model: Model, remarks: Sequence[str]) -> str:

@@ -19,9 +19,10 @@ from muster.cgroups import find_cgroups
 from muster.cli.app import run as run_command_line
 from muster.cli.profile_view import _doubts
 from muster.problems import InputError
-from muster.profiling import JobToProfile, Precision, Profile, profile_job
 from muster.profiling.cpus import AffinityGrants, cpu_points
-from muster.profiling.job import REPORT_SECONDS, running
+from muster.profiling.job import REPORT_SECONDS, JobToProfile, running
+from muster.profiling.optimistic import Profile, profile_job
+from muster.profiling.rates import Precision
 from muster.training.unchanged import UnchangedJob
 from muster.workload.models import read_model
 from tests.cli.conftest import MUSTER
