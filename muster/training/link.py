@@ -14,6 +14,7 @@ from muster.training.cache import CachedDataset, cache_report, grant
 from muster.training.checkpoints import Checkpoints, load_checkpoint
 from muster.training.randomness import random_state
 from muster.training.ranks import Ranks
+from muster.training.repeated import RepeatedBatch
 from muster.training.run_folder import EXIT_STOPPED, RunFolder, Stale
 from muster.training.states import devices_of, states_of
 from muster.training.stopping import StopSignal
@@ -73,6 +74,8 @@ class SchedulerLink:
         """The cached data sets that the steps go through; none: not known."""
         self.elastic = False
         """Whether the next start may have another number of ranks."""
+        self.repeated: RepeatedBatch | None = None
+        """In a profile of compute, the batch that comes again and again."""
         with self._unless_stale():
             folder.check_newest()
         self._stop = StopSignal()
@@ -144,6 +147,8 @@ class SchedulerLink:
             self._stop.asked |= notice.stop
             if notice.cache_gb is not None:
                 grant(notice.cache_gb)
+            if self.repeated is not None and notice.profiled_share is not None:
+                self.repeated.share_among(notice.profiled_share)
 
     def _save(self, place: Place, state: Mapping[str, Any], *, finished: bool = False) -> None:
         ranks = self.ranks.gathered({"place": asdict(place), "random": random_state()})
@@ -183,6 +188,7 @@ class SchedulerLink:
             "ranks": self.ranks.count,
             "elastic": self.elastic,
             **cache_report(self.walked),
+            **self._share_report(),
             "problems": self._problems,
         }
         with self._unless_stale():
@@ -191,6 +197,16 @@ class SchedulerLink:
             except OSError as error:
                 self.say(f"no report at step {place.step}: {error.strerror or error}")
         self._reported_step, self._reported_at = place.step, now
+
+    def _share_report(self) -> dict[str, int]:
+        batch = self.repeated
+        if batch is None:
+            return {}
+        return {
+            "profiled_share": batch.workers,
+            "share_samples": batch.samples,
+            "share_passes": batch.passes,
+        }
 
     def say(self, what: str) -> None:
         """In the job's output, and in its reports."""
