@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from muster.problems import InputError, Problem
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, ProgressCallback, ProgressReport, RunningJob, running
 from muster.profiling.knee_search import search_knee
 from muster.profiling.miss_cost import rate_beside
-from muster.profiling.rates import Precision, Rate, visited_again
+from muster.profiling.rates import Precision, Rate
+from muster.profiling.visits import Visits
 
 CACHE_GB = 0.25
 """Held while CPU points run: what stands in it is read again and again, as if everything stood in it."""
@@ -70,11 +71,8 @@ def profile_job(
         points = cpu_points(most_cpus, fractions=run.has_quota)
         begin = time.monotonic()
         run.start(cores=points[-1], cache_gb=CACHE_GB, cached_only=True)
-        measured = _CpuPoints(run, precision)
-        measured.search(points)
-        first, last = measured.visit_again()
-        # What is known better now may have moved the knee; most often nothing is left to run.
-        measured.search(points)
+        measured = Visits(run.measure, precision)
+        first, last = visit_knee(measured, points)
         reading = None
         if measured.last_report.cache_full_gb:
             reading = _reading(run, points[-1], measured.rates, measured.last_report, precision)
@@ -90,52 +88,17 @@ def profile_job(
         )
 
 
-class _CpuPoints:
-    """CPU points of a running job, each visited once or twice."""
+def visit_knee(visits: Visits, points: Sequence[float]) -> tuple[Rate, Rate]:
+    """Visits the CPU points that the search for the knee needs; returns the two visits of the largest."""
+    search_knee(points, visits.at, _speed, KNEE_THRESHOLD)
+    largest = visits.visit_again()
+    # What is known better now may have moved the knee; most often nothing is left to run.
+    search_knee(points, visits.at, _speed, KNEE_THRESHOLD)
+    return largest
 
-    def __init__(self, run: RunningJob, precision: Precision) -> None:
-        self._run = run
-        self._precision = precision
-        # Two visits together have the windows of a point.
-        self._of_a_visit = replace(precision, most_windows=precision.most_windows // 2)
-        self.rates: dict[float, Rate] = {}
-        self.last_report = ProgressReport(0, 0.0)
-        """The job's last report."""
 
-    def search(self, points: Sequence[float]) -> None:
-        """Visits what the search for the knee needs and has not been visited."""
-        search_knee(points, self._at, lambda rate: rate.steps_per_s, KNEE_THRESHOLD)
-
-    def visit_again(self) -> tuple[Rate, Rate]:
-        """Goes back, from the smallest point to the largest, over all that are not sure; the largest's two visits.
-
-        What drifts at an even pace, the job in its first minute or a machine that others use, thus weighs alike
-        on every point. Where the largest point's visits disagree, the sure ones are visited too.
-        """
-        *others, most = sorted(self.rates)
-        first, once = self.rates[most], [cores for cores in others if self.rates[cores].sure]
-        for cores in others:
-            if cores not in once:
-                self._again(cores)
-        last = self._again(most)
-        if not first.agrees_with(last):
-            for cores in once:
-                self._again(cores)
-        return first, last
-
-    def _at(self, cores: float) -> Rate:
-        if cores not in self.rates:
-            self.rates[cores] = self._visit(cores)
-        return self.rates[cores]
-
-    def _again(self, cores: float) -> Rate:
-        again = self._visit(cores)
-        self.rates[cores] = visited_again(self.rates[cores], again, self._precision)
-        return again
-
-    def _visit(self, cores: float) -> Rate:
-        rate, self.last_report = self._run.measure(cores, self._of_a_visit)
-        return rate
+def _speed(rate: Rate) -> float:
+    return rate.steps_per_s
 
 
 def _reading(
