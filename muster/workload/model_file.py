@@ -68,6 +68,7 @@ class ComputeFile(BaseModel):
 
     fixed_samples: _NotNegative
     largest_batch: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    seconds: _Positive | None = None
     source: _Word | None = None
     error: _Word | None = None
 
@@ -186,8 +187,9 @@ _ALLOWED: Mapping[str, str] = {
     "gpu_types": "allowed: a table [gpu_types.NAME] with speed or compute_scale",
     "fixed_samples": "allowed: a number from 0 on (samples that take as long as the fixed part of a pass)",
     "largest_batch": "allowed: a whole number of samples that one GPU holds at once, at least batch",
+    "seconds": "allowed: a number above 0 (seconds of a pass over batch samples that waits for no input)",
     "error": "allowed: a sentence in quotes on how far the numbers are off",
-    "compute": "allowed: a table [compute] with fixed_samples and if wanted largest_batch, source, error",
+    "compute": "allowed: a table [compute] with fixed_samples and if wanted largest_batch, seconds, source, error",
     "efficiency": "allowed: a table [efficiency] with progress, noise_scale, source, licence, error",
     "progress": "allowed: a list of shares of the work, from 0 on and below 1",
     "noise_scale": "allowed: a list of numbers of samples from 0 on, one for each share of progress",
@@ -355,6 +357,7 @@ def _contradictions(fields: ModelFile) -> list[Contradiction]:
         *_unclear_gpu_types(fields),
         *_references_off_the_axes(fields),
         *_batches_beyond_the_gpu(fields),
+        *_compute_slower_than_all_of_it(fields),
         *_unclear_networks(fields),
         *_unclear_efficiencies(fields),
     ]
@@ -420,6 +423,19 @@ def _batches_beyond_the_gpu(fields: ModelFile) -> Iterator[Contradiction]:
         yield "compute", None, "says nothing without batch, the samples of a GPU in an iteration"
     elif most is not None and most < fields.batch:
         yield "compute.largest_batch", most, f"allowed: at least batch, {fields.batch}, which a GPU holds"
+
+
+def _compute_slower_than_all_of_it(fields: ModelFile) -> Iterator[Contradiction]:
+    """Seconds of compute that no iteration of the matrix has, or that the network's profile states."""
+    if fields.compute is None or fields.compute.seconds is None:
+        return
+    if not fields.speed:
+        yield "compute.seconds", fields.compute.seconds, "without speed they are compute_seconds of [network]"
+        return
+    fastest = fields.seconds_per_iteration / max(max(row) for row in fields.speed)
+    if fields.compute.seconds > fastest * (1 + _REFERENCE_TOLERANCE):
+        what = f"allowed: at most {fastest:.6g}, the seconds of the fastest iteration of speed"
+        yield "compute.seconds", fields.compute.seconds, what
 
 
 def _unclear_networks(fields: ModelFile) -> Iterator[Contradiction]:

@@ -42,13 +42,15 @@ class Dataset:
 class Compute:
     """How compute depends on the samples that a GPU takes: seconds = fixed + samples x seconds a sample.
 
-    One forward and backward pass over the model's own batch takes what the matrix says.
+    One forward and backward pass over the model's own batch takes `seconds`, or else what the matrix says.
     """
 
     fixed_samples: float
     """Samples that take as long as the fixed part of a pass."""
     largest_batch: int | None = None
     """Samples that one GPU holds at once; more are taken in several passes. None: the model's batch."""
+    seconds: float | None = None
+    """Of a pass over the model's batch. None: of an iteration at the largest point of the matrix."""
     source: str | None = None
     error: str | None = None
     """A sentence on how far the numbers are off."""
@@ -133,6 +135,8 @@ class Model:
     @property
     def compute_seconds(self) -> float:
         """Of an iteration on one GPU that never waits for input."""
+        if self.compute is not None and self.compute.seconds is not None:
+            return self.compute.seconds
         return (
             self.seconds_per_iteration / self.best_speed if self.input_known else self.seconds_per_iteration
         )
@@ -147,7 +151,7 @@ class Model:
 
     @property
     def best_speed(self) -> float:
-        """Speed at the largest measured CPU and memory point, where the GPU itself is the limit."""
+        """Speed at the largest measured CPU and memory point."""
         return self.speed[-1][-1]
 
 
@@ -258,11 +262,13 @@ def _with_compute_scaled(
 ) -> tuple[tuple[float, ...], ...]:
     """Speeds on a GPU that computes `scale` times as fast, the input pipeline being what it is.
 
-    A slower GPU caps them. On a faster one only points at the best speed, where the GPU was the limit, gain:
-    the pipeline, whose rate there is not known, is taken to grow with the cores from the first such point on.
+    A slower GPU caps them. On a faster one only points where the GPU was the limit gain, at the speed of compute: the
+    pipeline, whose rate there is not known, is taken to grow with the cores from the first such point on.
     """
     table = np.array(speed)
     best, cpus = float(table.max()), np.array(fields.cpus_per_gpu)
+    if fields.compute is not None and fields.compute.seconds is not None:
+        best = fields.seconds_per_iteration / fields.compute.seconds
     full = table >= best * (1 - 1e-9)
     first = np.where(full.any(axis=0), cpus[full.argmax(axis=0)], np.inf)
     at_most = np.where(full, best * np.maximum(cpus[:, None] / first, 1.0), table)
