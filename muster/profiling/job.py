@@ -83,6 +83,12 @@ class ProgressReport:
     cache_full_gb: float = 0.0
     cache_all_gb: float = 0.0
     """Of every cached data set, those too that the steps do not walk."""
+    elastic: bool = False
+    """Whether its batches can be shared among workers."""
+    profiled_share: int = 0
+    """Workers among whom the batch is shared that it repeats; 0: it repeats none."""
+    share_samples: int = 0
+    share_passes: int = 0
 
 
 class RunningJob:
@@ -104,17 +110,21 @@ class RunningJob:
         self._output_read = 0
         self._cores = self._cache_gb = 0.0
         self._cached_only = False
+        self._share = 0
 
     @property
     def has_quota(self) -> bool:
         """Whether it can be given fractions of a core."""
         return self._group is not None
 
-    def start(self, *, cores: float, cache_gb: float, cached_only: bool) -> ProgressReport:
-        """Starts the command again, waits until its cache is filled, and returns its last report."""
+    def start(self, *, cores: float, cache_gb: float, cached_only: bool, share: int = 0) -> ProgressReport:
+        """Starts the command again, waits until its cache is filled, and returns its last report.
+
+        With a `share` it repeats one batch, as the fullest of so many workers that share it.
+        """
         self.end()
         self._starts += 1
-        self._cache_gb, self._cached_only, self._cores = cache_gb, cached_only, cores
+        self._cache_gb, self._cached_only, self._cores, self._share = cache_gb, cached_only, cores, share
         self._last_report, self._reports, self._output_read = None, 0, 0
         self._run_dir.mkdir()
         begin_start(self._run_dir, 1)
@@ -127,6 +137,7 @@ class RunningJob:
             "MUSTER_EPOCH": "1",
             "MUSTER_CACHE_GB": repr(cache_gb),
             "MUSTER_CACHED_ONLY": str(int(cached_only)),
+            "MUSTER_PROFILED_SHARE": str(share),
             # It is never resumed, and writing would disturb the measurement.
             "MUSTER_CHECKPOINT_SECONDS": repr(1e9),
             "PYTHONUNBUFFERED": "1",
@@ -152,6 +163,14 @@ class RunningJob:
         give_notice(self._run_dir, 1, cache_gb=gigabytes)
         return self._warm()
 
+    def set_share(self, share: int) -> None:
+        """Repeats its batch as the fullest of so many workers from now on; returns once it does."""
+        self._share = share
+        give_notice(self._run_dir, 1, profiled_share=share)
+        report = self._next(None)
+        while report.profiled_share != share:
+            report = self._next(report)
+
     def give_cpus(self, cores: float) -> None:
         """From now on the job has so many cores."""
         self._cores = cores
@@ -175,7 +194,8 @@ class RunningJob:
                 how_sure = (
                     "" if rate is None else f", {rate.steps_per_s:.4g} steps/s ± {100 * rate.error:.1f} %"
                 )
-                self._on_progress(f"{counted_cores(cores)}: window {len(windows)}{how_sure}")
+                share = f", 1/{self._share} of a batch" if self._share else ""
+                self._on_progress(f"{counted_cores(cores)}{share}: window {len(windows)}{how_sure}")
                 if rate is not None and (rate.sure or len(windows) >= precision.most_windows):
                     used = self._used_seconds()
                     if used is None or used_before is None or report.start != first.start:
@@ -257,7 +277,9 @@ class RunningJob:
             what = "ends within seconds, too soon to be measured; give it more epochs or samples"
             raise InputError(Problem("job", what))
         self._on_progress("the job has ended; starting it again")
-        return self.start(cores=self._cores, cache_gb=self._cache_gb, cached_only=self._cached_only)
+        return self.start(
+            cores=self._cores, cache_gb=self._cache_gb, cached_only=self._cached_only, share=self._share
+        )
 
     def _silent(self, report: ProgressReport | None) -> str:
         waited = f"{self._job.patience_seconds:g} s"
