@@ -12,7 +12,9 @@ from typing import Any
 from muster import formatting
 from muster.cli.progress import LinesNowAndThen
 from muster.formatting import duration, percent, three_figures
+from muster.profiling.compute import ComputeFit, ComputeProfile, fit_of
 from muster.profiling.grid import Grid, predicted_steps_per_s
+from muster.profiling.model import waits_for_input
 from muster.profiling.optimistic import KNEE_THRESHOLD, Profile
 from muster.profiling.rates import Rate
 from muster.speed.knee import Demand, ServerLimits, measured_knee
@@ -40,9 +42,11 @@ def progress_line() -> Iterator[ProgressCallback]:
 def how(profile: Profile) -> str:
     """Describes how it was measured."""
     by = "a share of CPU time" if profile.by_quota else "whole CPUs"
-    unsure = sum(not rate.sure for rate in profile.rates.values())
-    doubt = f", {unsure} of them less sure than asked for" if unsure else ""
-    return f"{duration(profile.seconds)}, {len(profile.rates)} CPU points given as {by}{doubt}"
+    batches = {} if profile.compute is None else profile.compute.rates
+    unsure = sum(not rate.sure for rate in (*profile.rates.values(), *batches.values()))
+    doubt = f", {unsure} of all less sure than asked for" if unsure else ""
+    compute = f", {formatting.counted(len(batches), 'number')} of samples" if batches else ""
+    return f"{duration(profile.seconds)}, {len(profile.rates)} CPU points given as {by}{compute}{doubt}"
 
 
 def remarks(profile: Profile, command: Sequence[str]) -> list[str]:
@@ -55,7 +59,12 @@ def remarks(profile: Profile, command: Sequence[str]) -> list[str]:
         )
         if not profile.reading.storage_is_limit:
             lines.append("The job never waited for storage: storage_gb_per_s is a lower bound.")
-    lines += _doubts(profile)
+    if profile.compute is not None:
+        lines += [
+            f"{_samples(samples)}, one batch again and again: {_with_error(rate)}"
+            for samples, rate in profile.compute.rates.items()
+        ]
+    lines += [*_doubts(profile), *_doubts_of_compute(profile)]
     lines.append(
         "Rows of speed are these CPU points; its columns are computed (Synergy, optimistic profiling)."
     )
@@ -81,6 +90,34 @@ def _doubts(profile: Profile) -> list[str]:
     return doubts
 
 
+def _doubts_of_compute(profile: Profile) -> list[str]:
+    """What is not known of compute, and where the job does not wait for it."""
+    compute, most = profile.compute, max(profile.rates)
+    if compute is None:
+        return [
+            "Compute was not measured apart: the job does not report by muster.training, or by an older one."
+        ]
+    doubts = []
+    if waits_for_input(profile):
+        doubts.append(
+            f"The job waits for its input with {formatting.cores(most)} too: a step takes "
+            f"{_milliseconds(profile.rates[most])}, and {_milliseconds(compute.whole)} where one batch is repeated."
+        )
+    if not compute.elastic:
+        doubts.append(
+            "How compute grows with the batch was not measured: the script does not share its batch among workers "
+            "(run.steps(..., elastic=True), docs/how-to/elastic.md)."
+        )
+    if compute.passes > 1:
+        doubts.append(
+            f"A worker takes a whole batch in {compute.passes} parts (local_batch): what a part costs is in the "
+            "seconds of its samples."
+        )
+    if compute.failed:
+        doubts.append(f"Fewer samples were not measured: {compute.failed}".replace("\n", " "))
+    return doubts
+
+
 def knee(model: Model) -> Demand:
     """The smallest demand among the points that loses no more than the search's threshold."""
     cpus, memory = model.cpus_per_gpu[-1], model.memory_gb_per_gpu[-1]
@@ -91,7 +128,7 @@ def document(
     profile: Profile, model: Model, grid: Grid | None, path: Path, charts: Sequence[Path]
 ) -> dict[str, Any]:
     """All of it, for programs."""
-    reading, wanted = profile.reading, knee(model)
+    reading, wanted, compute = profile.reading, knee(model), profile.compute
     return {
         "model": model.name,
         "file": str(path),
@@ -102,6 +139,7 @@ def document(
         "steady": profile.steady,
         "cpu_points": [{"cores": cores, **vars(rate)} for cores, rate in profile.rates.items()],
         "reading": None if reading is None else {**vars(reading), "uncached": vars(reading.uncached)},
+        "compute": None if compute is None else _compute_document(compute),
         "knee": {"cpus": wanted.cpus, "memory_gb": wanted.memory_gb, "speed": wanted.speed},
         "grid": None if grid is None else _grid_document(grid, model, profile),
     }
@@ -113,6 +151,8 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
 
     console = Console(highlight=False)
     console.print(_rates_table(profile))
+    if profile.compute is not None:
+        console.print(_compute_table(profile.compute, fit_of(profile.compute)))
     reading, wanted = profile.reading, knee(model)
     if reading is None:
         print("No cached data (training.CachedDataset): speed is taken not to depend on memory.")
@@ -124,7 +164,10 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
         )
     memory = "" if reading is None else f" and {_gb(wanted.memory_gb)} of cache"
     print(f"Knee: {formatting.cores(wanted.cpus)}{memory} for {percent(wanted.speed)} of its best speed.")
-    for doubt in _doubts(profile):
+    if model.compute is not None:
+        print(f"Compute: a pass takes as long as that of {model.compute.fixed_samples:.3g} samples more.")
+        print(f"Error of that line: {model.compute.error}.")
+    for doubt in (*_doubts(profile), *_doubts_of_compute(profile)):
         print(doubt)
     print(f"Took {duration(profile.seconds)}.")
     if grid is not None:
@@ -215,6 +258,50 @@ def _rates_table(profile: Profile) -> Any:
             "" if profile.reading is None else cached,
         )
     return table
+
+
+def _compute_table(compute: ComputeProfile, fit: ComputeFit | None) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table("samples", box=SIMPLE_HEAD)
+    for column in ("ms/step", "±", "spread", "windows", "line off by"):
+        table.add_column(column, justify="right")
+    for samples, rate in compute.rates.items():
+        unsure = "" if rate.sure else " (unsure)"
+        off = "" if fit is None else f"{100 * fit.off[samples]:+.1f} %"
+        table.add_row(
+            _samples(samples),
+            three_figures(1000 / rate.steps_per_s),
+            percent(rate.error) + unsure,
+            percent(rate.spread),
+            str(rate.windows),
+            off + (" (not fitted)" if samples == compute.compared else ""),
+        )
+    return table
+
+
+def _compute_document(compute: ComputeProfile) -> dict[str, Any]:
+    fit = fit_of(compute)
+    points = [
+        {
+            "samples": samples,
+            **vars(rate),
+            "fitted": fit is not None and samples != compute.compared,
+            "line_off_by": None if fit is None else fit.off[samples],
+        }
+        for samples, rate in compute.rates.items()
+    ]
+    others = {name: getattr(compute, name) for name in ("samples", "passes", "elastic", "failed", "seconds")}
+    return {**others, "line": None if fit is None else vars(fit.line), "points": points}
+
+
+def _samples(samples: int) -> str:
+    return formatting.counted(samples, "sample") if samples else "a batch"
+
+
+def _milliseconds(rate: Rate) -> str:
+    return f"{three_figures(1000 / rate.steps_per_s)} ms"
 
 
 def _grid_table(grid: Grid, model: Model) -> Any:

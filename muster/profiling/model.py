@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import fields
+from statistics import median
 
+from muster.formatting import counted, percent
+from muster.profiling.compute import ComputeFit, ComputeProfile, fit_of
 from muster.profiling.miss_cost import rate_beside
 from muster.profiling.optimistic import InputProfile, Profile
-from muster.workload.models import Dataset, Model
+from muster.workload.models import Compute, Dataset, Model
 
 MEMORY_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 """Parts of the data set that are the memory points of a profile."""
@@ -24,6 +27,8 @@ _PLAIN_FIELDS = (
     "cpus_per_gpu",
     "memory_gb_per_gpu",
 )
+_MOST_FIXED = 1000.0
+"""Batches that the fixed part of a pass counts as, at most: more makes no difference."""
 _NO_CACHE_GB = 1.0
 """The one memory point of a job without cached data, whose speed does not depend on memory."""
 
@@ -33,11 +38,14 @@ def model_of(profile: Profile, *, name: str, family: str, batch: int | None, sou
 
     epoch(c, p) = max(epoch(c, all cached), p D / memory bandwidth + (1 - p) D / storage bandwidth), here of an
     iteration (Synergy, optimistic profiling). Ours: what is not cached also costs the CPU seconds of reading it,
-    as a data set that decodes does. `batch` None: samples by batches of an epoch, else 1.
+    as a data set that decodes does. `batch` None: as the job reports it, else samples by batches of an epoch, else 1.
     """
-    reading = profile.reading
+    reading, compute = profile.reading, profile.compute
+    if batch is None and compute is not None:
+        batch = compute.samples or None
     if batch is None:
         batch = 1 if reading is None else max(1, round(reading.samples / reading.batches_per_epoch))
+    fit = None if compute is None else fit_of(compute)
     memory_gb = memory_points(reading)
     cpus = tuple(profile.rates)
     seconds = [[_seconds(profile, cores, memory) for memory in memory_gb] for cores in cpus]
@@ -54,6 +62,7 @@ def model_of(profile: Profile, *, name: str, family: str, batch: int | None, sou
         source=source,
         licence="own measurement",
         dataset=None if reading is None else _dataset(reading, batch),
+        compute=None if fit is None else _compute(profile, fit, batch, source),
     )
 
 
@@ -73,6 +82,10 @@ def model_toml(model: Model, remarks: Sequence[str]) -> str:
     if model.dataset is not None:
         lines.append("\n[dataset]")
         lines += [f"{field.name} = {_toml(getattr(model.dataset, field.name))}" for field in fields(Dataset)]
+    if model.compute is not None:
+        lines.append("\n[compute]")
+        stated = ((field.name, getattr(model.compute, field.name)) for field in fields(Compute))
+        lines += [f"{name} = {_toml(value)}" for name, value in stated if value is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -83,6 +96,38 @@ def _dataset(reading: InputProfile, batch: int) -> Dataset:
         sample_gb=reading.batch_gb / batch,
         storage_gb_per_s=reading.storage_gb_per_s,
         memory_gb_per_s=reading.memory_gb_per_s,
+    )
+
+
+def waits_for_input(profile: Profile) -> bool:
+    """Whether a step takes longer than with one batch again and again, with all CPUs and all data cached too."""
+    beside, compute = profile.rates[max(profile.rates)], profile.compute
+    if compute is None:
+        return False
+    return beside.steps_per_s < compute.whole.steps_per_s and not beside.agrees_with(compute.whole)
+
+
+def _compute(profile: Profile, fit: ComputeFit, batch: int, source: str) -> Compute:
+    """The line in samples of `batch`, which may be stated in another unit than the job's own."""
+    compute, line = profile.compute, fit.line
+    assert compute is not None
+    most = _MOST_FIXED * batch
+    fixed = line.fixed / line.per_sample * batch / compute.samples if line.per_sample else most
+    seconds = 1 / compute.whole.steps_per_s if waits_for_input(profile) else None
+    return Compute(min(fixed, most), batch, seconds, source, _error(compute, fit))
+
+
+def _error(compute: ComputeProfile, fit: ComputeFit) -> str:
+    """How far the line is from what was measured."""
+    fitted = [abs(off) for samples, off in fit.off.items() if samples != compute.compared]
+    sentence = (
+        f"seconds of steps of {counted(len(fitted), 'number')} of samples, {min(fit.off)} to {max(fit.off)}: "
+        f"median {percent(median(fitted))}, worst {percent(max(fitted))}"
+    )
+    if compute.compared is None:
+        return sentence
+    return (
+        f"{sentence}; of {compute.compared}, which was not fitted: {percent(abs(fit.off[compute.compared]))}"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.problems import InputError, Problem
+from muster.profiling.compute import ComputeProfile, measure_compute
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, ProgressCallback, ProgressReport, RunningJob, running
 from muster.profiling.knee_search import search_knee
@@ -61,6 +62,8 @@ class Profile:
     """Of the largest point, from its first visit to its last, relative."""
     steady: bool
     """Whether the intervals of those two meet."""
+    compute: ComputeProfile | None = None
+    """None: the job does not report by muster.training, so it cannot repeat a batch."""
 
 
 def profile_job(
@@ -76,6 +79,7 @@ def profile_job(
         reading = None
         if measured.last_report.cache_full_gb:
             reading = _reading(run, points[-1], measured.rates, measured.last_report, precision)
+        compute = None if job.unchanged else measure_compute(run, points[-1], precision)
         seconds = time.monotonic() - begin
         return Profile(
             points,
@@ -85,6 +89,7 @@ def profile_job(
             seconds,
             last.steps_per_s / first.steps_per_s - 1,
             first.agrees_with(last),
+            compute,
         )
 
 

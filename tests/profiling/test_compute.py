@@ -11,11 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
+from muster.cli.profile_view import remarks
 from muster.profiling.compute import ComputeProfile, fit_compute, fit_of, measure_compute
 from muster.profiling.job import JobToProfile, running
+from muster.profiling.model import model_of, model_toml
+from muster.profiling.optimistic import Profile
 from muster.profiling.rates import Precision
+from muster.workload.models import read_model
 
 from . import shared_job
+from .test_model import rate
 from .test_real_jobs import silent
 
 QUICK = Precision(error=0.5, least_windows=2, most_windows=4)
@@ -68,3 +73,55 @@ def test_the_line_is_the_best_one_without_negative_numbers(batch: list[int], sec
     assert min(line.fixed, line.per_sample) >= 0
     ours = np.linalg.norm(terms @ [line.fixed, line.per_sample] - 1)
     assert ours == pytest.approx(off, rel=1e-6, abs=1e-6), best
+
+
+def profiled(seconds: dict[int, float], samples: int, compared: int | None) -> Profile:
+    rates = {size: rate(1 / took) for size, took in seconds.items()}
+    compute = ComputeProfile(samples, 1, True, rates, compared, "", 60.0)
+    return Profile((1.0, 2.0), {1.0: rate(5.0), 2.0: rate(10.0)}, None, True, 60.0, 0.0, True, compute)
+
+
+@pytest.mark.parametrize(("batch", "fixed_samples"), [(None, 8), (480, 80)])
+def test_the_file_has_the_line(batch: int | None, fixed_samples: float, tmp_path: Path) -> None:
+    """The compared point took a quarter longer than the line; a batch may be stated in another unit."""
+    seconds = {size: 0.02 + 0.0025 * size for size in (6, 12, 24, 48)} | {16: 0.06 * 1.25}
+    model = model_of(profiled(seconds, 48, 16), name="x", family="image", batch=batch, source="a test")
+    path = tmp_path / "x.toml"
+    path.write_text(model_toml(model, []), encoding="utf-8")
+    assert read_model(path) == model
+    assert model.batch == (batch or 48)
+    assert model.compute is not None
+    assert model.compute.largest_batch == model.batch
+    assert model.compute.fixed_samples == pytest.approx(fixed_samples)
+    error = "seconds of steps of 4 numbers of samples, 6 to 48: median 0.0 %, worst 0.0 %"
+    assert model.compute.error == f"{error}; of 16, which was not fitted: 20.0 %"
+
+
+def test_a_job_that_waits_for_its_input_computes_for_less(tmp_path: Path) -> None:
+    """Its steps take 100 ms with all CPUs, whatever the share; without their input 60 ms."""
+    seconds = {24: 0.04, 48: 0.06}
+    waits = profiled(seconds, 48, None)
+    model = model_of(waits, name="x", family="image", batch=None, source="a test")
+    assert model.compute is not None
+    assert model.seconds_per_iteration == 0.1
+    assert model.compute.seconds == pytest.approx(0.06)
+    assert any("waits for its input with 2 cores too" in line for line in remarks(waits, ["job"]))
+    path = tmp_path / "x.toml"
+    path.write_text(model_toml(model, []), encoding="utf-8")
+    assert read_model(path) == model
+    alike = profiled({24: 0.06, 48: 0.099}, 48, None)
+    found = model_of(alike, name="x", family="image", batch=None, source="a test").compute
+    assert found is not None
+    assert found.seconds is None
+
+
+def test_compute_that_does_not_fall_with_the_batch_is_all_fixed() -> None:
+    seconds = {1: 0.11, 2: 0.1, 4: 0.1}
+    model = model_of(profiled(seconds, 4, None), name="x", family="image", batch=None, source="a test")
+    assert model.compute is not None
+    assert model.compute.fixed_samples == 4000
+
+
+def test_one_number_of_samples_has_no_line() -> None:
+    model = model_of(profiled({4: 0.1}, 4, None), name="x", family="image", batch=None, source="a test")
+    assert (model.batch, model.compute) == (4, None)
