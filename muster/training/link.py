@@ -76,6 +76,7 @@ class SchedulerLink:
         """Whether the next start may have another number of ranks."""
         self.repeated: RepeatedBatch | None = None
         """In a profile of compute, the batch that comes again and again."""
+        self._wanted_share = 0
         with self._unless_stale():
             folder.check_newest()
         self._stop = StopSignal()
@@ -104,7 +105,12 @@ class SchedulerLink:
         now = time.monotonic()
         save_due = self.ranks.is_first and now - self._saved_at >= self._checkpoint_seconds
         next_look = self._step_of_next_look(place.step, now) if self.ranks.is_first else 0
-        stop, save, self._next_look = self.ranks.largest([self._stop.asked, save_due, next_look])
+        # The first rank's, as another may not have read the notice yet.
+        share = self._wanted_share if self.ranks.is_first else 0
+        agreed = self.ranks.largest([self._stop.asked, save_due, next_look, share])
+        stop, save, self._next_look, share = agreed
+        if self.repeated is not None and share:
+            self.repeated.share_among(share)
         if stop or save:
             self._save(place, state)
         if stop:
@@ -147,8 +153,7 @@ class SchedulerLink:
             self._stop.asked |= notice.stop
             if notice.cache_gb is not None:
                 grant(notice.cache_gb)
-            if self.repeated is not None and notice.profiled_share is not None:
-                self.repeated.share_among(notice.profiled_share)
+            self._wanted_share = notice.profiled_share or self._wanted_share
 
     def _save(self, place: Place, state: Mapping[str, Any], *, finished: bool = False) -> None:
         ranks = self.ranks.gathered({"place": asdict(place), "random": random_state()})

@@ -17,7 +17,7 @@ from muster.problems import InputError
 from muster.training import link
 from muster.training.batches import batches_of
 from muster.training.repeated import RepeatedBatch
-from muster.training.run_folder import give_notice, read_progress
+from muster.training.run_folder import begin_start, give_notice, read_progress
 from muster.training.shares import Division
 
 
@@ -118,3 +118,40 @@ def test_a_loader_prepares_no_batch_beside_the_repeated_one(
     share = [part.tolist() for part, *_ in profiled(monkeypatch, 2, loader, 3, elastic=True)]
     assert whole == [whole[0]] * 3
     assert share == [whole[0][4:]] * 3
+
+
+def walk_shares(folder: Path) -> list[list[int]]:
+    """The parts of a rank, until its share has changed and it has made a step of that."""
+    link.AGREE_SECONDS = 0.0
+    run, seen, steps = training.join(), [], 0
+    for part in run.steps(Counted(), state={}, elastic=True, local_batch=3):
+        seen.append(part)
+        if run.ends_update:
+            steps += 1
+            if steps == 2 and torch_rank() == 1:
+                give_notice(folder, 1, profiled_share=2)
+            if seen[-1] == seen[-2] and steps > 2:
+                return seen
+    raise AssertionError("it is endless")
+
+
+def torch_rank() -> int:
+    import torch
+
+    return int(torch.distributed.get_rank())
+
+
+@pytest.mark.needs_torch
+def test_ranks_change_their_shares_at_the_same_step(tmp_path: Path) -> None:
+    """A half of ten samples has two parts, a quarter one: ranks that do not agree would wait for each other."""
+    pytest.importorskip("torch")
+    from tests.training.forked import run_ranks
+
+    begin_start(tmp_path, 1)
+    env = {"MUSTER_RUN_DIR": str(tmp_path), "MUSTER_EPOCH": "1", "MUSTER_PROFILED_SHARE": "1"}
+    ended = run_ranks(2, walk_shares, tmp_path, env=env)
+    assert [status for status, _ in ended] == [0, 0]
+    (first, second) = (seen for _, seen in ended)
+    assert len(first) == len(second)
+    assert [first[:2], second[:2]] == [[[0, 1], [2, 3, 4]], [[5, 6], [7, 8, 9]]]
+    assert [first[-1], second[-1]] == [[2, 3, 4], [7, 8, 9]]
