@@ -98,10 +98,10 @@ class MeasuredFile(BaseModel):
     compute_seconds: _Positive
     local_seconds: _NotNegative
     local_seconds_per_gpu: _NotNegative
-    uplink_seconds: _NotNegative
-    uplink_seconds_per_gpu: _NotNegative
+    uplink_seconds: _NotNegative | None = None
+    uplink_seconds_per_gpu: _NotNegative | None = None
     overlap: Annotated[float, Field(ge=1, le=10)]
-    nic_gb_per_s: _Positive
+    nic_gb_per_s: _Positive | None = None
 
 
 class NetworkFile(BaseModel):
@@ -158,6 +158,8 @@ class ModelFile(BaseModel):
     efficiency: EfficiencyFile | None = None
 
 
+BETWEEN_MACHINES = ("uplink_seconds", "uplink_seconds_per_gpu", "nic_gb_per_s")
+"""Fields of `[network.measured]` that are absent where one machine was measured."""
 INPUT_FIELDS = (
     "family",
     "batch",
@@ -439,10 +441,18 @@ def _compute_slower_than_all_of_it(fields: ModelFile) -> Iterator[Contradiction]
 
 
 def _unclear_networks(fields: ModelFile) -> Iterator[Contradiction]:
-    """A network table of both forms, or of none."""
+    """A network table of both forms, or of none, or with a part of what belongs to several machines."""
     network = fields.network
-    if network is not None and (network.compact is None) == (network.measured is None):
+    if network is None:
+        return
+    if (network.compact is None) == (network.measured is None):
         yield "network", None, "allowed: exactly one of compact and measured"
+    if network.measured is None:
+        return
+    missing = [name for name in BETWEEN_MACHINES if getattr(network.measured, name) is None]
+    if 0 < len(missing) < len(BETWEEN_MACHINES):
+        what = f"missing beside the others of {', '.join(BETWEEN_MACHINES)}; allowed: all of them, or none"
+        yield f"network.measured.{missing[0]}", None, what
 
 
 def _unclear_efficiencies(fields: ModelFile) -> Iterator[Contradiction]:

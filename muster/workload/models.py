@@ -61,7 +61,7 @@ class NetworkProfile:
     """What is known of a model's gradients: the numbers of one form of `speed.network.models`."""
 
     compact: Mapping[str, float] | None = field(hash=False)
-    measured: Mapping[str, float] | None = field(hash=False)
+    measured: Mapping[str, float | None] | None = field(hash=False)
     source: str
     licence: str
     error: str
@@ -70,7 +70,9 @@ class NetworkProfile:
     @property
     def compute_seconds(self) -> float:
         """Of an iteration on one GPU, as it was profiled."""
-        return (self.measured or self.compact or {})["compute_seconds"]
+        seconds = (self.measured or self.compact or {})["compute_seconds"]
+        assert seconds is not None
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -219,8 +221,9 @@ def read_model(path: Path | str) -> Model:
     path = Path(path)
     fields = checked_model_file(path)
     if not fields.speed:
-        return _without_input(fields)
+        return _without_input(fields, _one_machine(fields, path.name))
     speed, notes = _made_monotone(fields, fields.speed, path.name, capped=True)
+    notes += _one_machine(fields, path.name)
     others = []
     for name, kind in fields.gpu_types.items():
         if kind.speed is not None:
@@ -242,7 +245,15 @@ def read_model(path: Path | str) -> Model:
     )
 
 
-def _without_input(fields: ModelFile) -> Model:
+def _one_machine(fields: ModelFile, source: str) -> tuple[str, ...]:
+    """A note where the network was measured within one machine only."""
+    measured = None if fields.network is None else fields.network.measured
+    if measured is None or measured.uplink_seconds is not None:
+        return ()
+    return (f"{source}: nothing is known of its network between machines: taken to be as fast as within one",)
+
+
+def _without_input(fields: ModelFile, notes: tuple[str, ...]) -> Model:
     """A model of which compute and network are known; its seconds are those of the network's profile."""
     assert fields.network is not None
     network = NetworkProfile(**fields.network.model_dump())
@@ -254,6 +265,7 @@ def _without_input(fields: ModelFile) -> Model:
         compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
         efficiency=Efficiency(**fields.efficiency.model_dump()) if fields.efficiency else None,
         network=network,
+        notes=notes,
     )
 
 
