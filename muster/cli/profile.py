@@ -51,7 +51,15 @@ class MeasuringFlags:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="GPU to use, as CUDA_VISIBLE_DEVICES names it (default: one that is not in use).",
+            help="GPUs to use, as CUDA_VISIBLE_DEVICES names them (default: those that are not in use).",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Largest number of workers to measure, each on a GPU of its own, or on a CPU core without GPUs "
+            "(default: as many as there are free GPUs, at most 4).",
         ),
     ] = None
     precision: Annotated[
@@ -87,9 +95,9 @@ class MeasuringFlags:
             unchanged = errors.of(self._unchanged, self.progress)
         gpu = self.gpu
         if gpu is None:
-            from muster.gpus import free_gpu
+            from muster.gpus import free_gpus
 
-            gpu = errors.of(free_gpu)
+            gpu = ",".join(errors.of(free_gpus) or ()) or None
         job = JobToProfile(command, unchanged, seconds, gpu)
         errors.of(job.check)
         return job
@@ -149,7 +157,13 @@ def profile(
 
     exact = Precision(error=measuring.precision / 100)
     with view.progress_line() as on_progress:
-        measured = profile_job(job, most_cpus=measuring.cpus, precision=exact, on_progress=on_progress)
+        measured = profile_job(
+            job,
+            most_cpus=measuring.cpus,
+            most_workers=measuring.workers,
+            precision=exact,
+            on_progress=on_progress,
+        )
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         source = f"muster profile on {today}, {view.how(measured)}"
         model = model_of(measured, name=name, family=family, batch=measuring.batch, source=source)

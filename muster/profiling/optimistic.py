@@ -14,6 +14,7 @@ from muster.profiling.knee_search import search_knee
 from muster.profiling.miss_cost import rate_beside
 from muster.profiling.rates import Precision, Rate
 from muster.profiling.visits import Visits
+from muster.profiling.workers import WorkersProfile, measure_workers, worker_counts
 
 CACHE_GB = 0.25
 """Held while CPU points run: what stands in it is read again and again, as if everything stood in it."""
@@ -64,33 +65,70 @@ class Profile:
     """Whether the intervals of those two meet."""
     compute: ComputeProfile | None = None
     """None: the job does not report by muster.training, so it cannot repeat a batch."""
+    workers: WorkersProfile | None = None
+    """None: of one worker only."""
 
 
 def profile_job(
-    job: JobToProfile, *, most_cpus: float | None = None, precision: Precision, on_progress: ProgressCallback
+    job: JobToProfile,
+    *,
+    most_cpus: float | None = None,
+    most_workers: int | None = None,
+    precision: Precision,
+    on_progress: ProgressCallback,
 ) -> Profile:
-    """Runs the job at the fewest points that show what it is sensitive to."""
+    """Runs the job at the fewest points that show what it is sensitive to.
+
+    `most_workers` None: as many as there are GPUs, if the script can share its batch.
+    """
     with running(job, on_progress) as run:
         points = cpu_points(most_cpus, fractions=run.has_quota)
+        counts = worker_counts(most_workers, job.gpu_names, points[-1])
         begin = time.monotonic()
-        run.start(cores=points[-1], cache_gb=CACHE_GB, cached_only=True)
+        report = run.start(cores=points[-1], cache_gb=CACHE_GB, cached_only=True)
+        if not report.elastic:
+            counts = _only_one(counts, most_workers)
         measured = Visits(run.measure, precision)
         first, last = visit_knee(measured, points)
         reading = None
         if measured.last_report.cache_full_gb:
             reading = _reading(run, points[-1], measured.rates, measured.last_report, precision)
-        compute = None if job.unchanged else measure_compute(run, points[-1], precision)
-        seconds = time.monotonic() - begin
+        compute, workers = (None, None)
+        if job.unchanged is None:
+            compute, workers = _without_input(run, counts, points[-1], precision)
         return Profile(
-            points,
-            dict(sorted(measured.rates.items())),
-            reading,
-            run.has_quota,
-            seconds,
-            last.steps_per_s / first.steps_per_s - 1,
-            first.agrees_with(last),
-            compute,
+            points=points,
+            rates=dict(sorted(measured.rates.items())),
+            reading=reading,
+            by_quota=run.has_quota,
+            seconds=time.monotonic() - begin,
+            drift=last.steps_per_s / first.steps_per_s - 1,
+            steady=first.agrees_with(last),
+            compute=compute,
+            workers=workers,
         )
+
+
+def _without_input(
+    run: RunningJob, counts: Sequence[int], cores: float, precision: Precision
+) -> tuple[ComputeProfile | None, WorkersProfile | None]:
+    """What one worker computes, and what several do; each has its part of the cores."""
+    of_a_worker = cores / counts[-1]
+    compute = measure_compute(run, of_a_worker, precision)
+    if compute is None or counts[-1] == 1:
+        return compute, None
+    return compute, measure_workers(run, counts[1:], of_a_worker, compute.samples, precision)
+
+
+def _only_one(counts: tuple[int, ...], most_workers: int | None) -> tuple[int, ...]:
+    """Of a script that does not share its batch; refuses more workers that were asked for."""
+    if most_workers is not None and counts[-1] > 1:
+        what = (
+            "allowed: 1 for a script that does not share its batch among workers. "
+            "Hint: run.steps(..., elastic=True), docs/how-to/elastic.md"
+        )
+        raise InputError(Problem("--workers", what, found=most_workers))
+    return (1,)
 
 
 def visit_knee(visits: Visits, points: Sequence[float]) -> tuple[Rate, Rate]:
