@@ -10,11 +10,18 @@ from statistics import fmean
 from typing import Any
 
 from muster import formatting
+from muster.cli.profile_compute_view import (
+    compute_document,
+    compute_table,
+    counted_samples,
+    doubts_of_compute,
+    workers_document,
+    workers_table,
+)
 from muster.cli.progress import LinesNowAndThen
 from muster.formatting import duration, percent, three_figures
-from muster.profiling.compute import ComputeFit, ComputeProfile, fit_of
+from muster.profiling.compute import fit_of
 from muster.profiling.grid import Grid, predicted_steps_per_s
-from muster.profiling.model import waits_for_input
 from muster.profiling.optimistic import KNEE_THRESHOLD, Profile
 from muster.profiling.rates import Rate
 from muster.speed.knee import Demand, ServerLimits, measured_knee
@@ -46,6 +53,8 @@ def how(profile: Profile) -> str:
     unsure = sum(not rate.sure for rate in (*profile.rates.values(), *batches.values()))
     doubt = f", {unsure} of all less sure than asked for" if unsure else ""
     compute = f", {formatting.counted(len(batches), 'number')} of samples" if batches else ""
+    if profile.workers is not None:
+        compute += f", up to {max(profile.workers.rates)[0]} workers on one machine"
     return f"{duration(profile.seconds)}, {len(profile.rates)} CPU points given as {by}{compute}{doubt}"
 
 
@@ -61,10 +70,15 @@ def remarks(profile: Profile, command: Sequence[str]) -> list[str]:
             lines.append("The job never waited for storage: storage_gb_per_s is a lower bound.")
     if profile.compute is not None:
         lines += [
-            f"{_samples(samples)}, one batch again and again: {_with_error(rate)}"
+            f"{counted_samples(samples)}, one batch again and again: {_with_error(rate)}"
             for samples, rate in profile.compute.rates.items()
         ]
-    lines += [*_doubts(profile), *_doubts_of_compute(profile)]
+    if profile.workers is not None:
+        lines += [
+            f"{count} workers, {counted_samples(samples)} each: {_with_error(rate)}"
+            for (count, samples), rate in profile.workers.rates.items()
+        ]
+    lines += [*_doubts(profile), *doubts_of_compute(profile)]
     lines.append(
         "Rows of speed are these CPU points; its columns are computed (Synergy, optimistic profiling)."
     )
@@ -90,34 +104,6 @@ def _doubts(profile: Profile) -> list[str]:
     return doubts
 
 
-def _doubts_of_compute(profile: Profile) -> list[str]:
-    """What is not known of compute, and where the job does not wait for it."""
-    compute, most = profile.compute, max(profile.rates)
-    if compute is None:
-        return [
-            "Compute was not measured apart: the job does not report by muster.training, or by an older one."
-        ]
-    doubts = []
-    if waits_for_input(profile):
-        doubts.append(
-            f"The job waits for its input with {formatting.cores(most)} too: a step takes "
-            f"{_milliseconds(profile.rates[most])}, and {_milliseconds(compute.whole)} where one batch is repeated."
-        )
-    if not compute.elastic:
-        doubts.append(
-            "How compute grows with the batch was not measured: the script does not share its batch among workers "
-            "(run.steps(..., elastic=True), docs/how-to/elastic.md)."
-        )
-    if compute.passes > 1:
-        doubts.append(
-            f"A worker takes a whole batch in {compute.passes} parts (local_batch): what a part costs is in the "
-            "seconds of its samples."
-        )
-    if compute.failed:
-        doubts.append(f"Fewer samples were not measured: {compute.failed}".replace("\n", " "))
-    return doubts
-
-
 def knee(model: Model) -> Demand:
     """The smallest demand among the points that loses no more than the search's threshold."""
     cpus, memory = model.cpus_per_gpu[-1], model.memory_gb_per_gpu[-1]
@@ -139,7 +125,8 @@ def document(
         "steady": profile.steady,
         "cpu_points": [{"cores": cores, **vars(rate)} for cores, rate in profile.rates.items()],
         "reading": None if reading is None else {**vars(reading), "uncached": vars(reading.uncached)},
-        "compute": None if compute is None else _compute_document(compute),
+        "compute": None if compute is None else compute_document(compute),
+        "workers": None if profile.workers is None else workers_document(profile.workers, profile),
         "knee": {"cpus": wanted.cpus, "memory_gb": wanted.memory_gb, "speed": wanted.speed},
         "grid": None if grid is None else _grid_document(grid, model, profile),
     }
@@ -152,7 +139,9 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
     console = Console(highlight=False)
     console.print(_rates_table(profile))
     if profile.compute is not None:
-        console.print(_compute_table(profile.compute, fit_of(profile.compute)))
+        console.print(compute_table(profile.compute, fit_of(profile.compute)))
+    if profile.workers is not None:
+        console.print(workers_table(profile.workers, profile))
     reading, wanted = profile.reading, knee(model)
     if reading is None:
         print("No cached data (training.CachedDataset): speed is taken not to depend on memory.")
@@ -167,7 +156,13 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
     if model.compute is not None:
         print(f"Compute: a pass takes as long as that of {model.compute.fixed_samples:.3g} samples more.")
         print(f"Error of that line: {model.compute.error}.")
-    for doubt in (*_doubts(profile), *_doubts_of_compute(profile)):
+    if model.network is not None and model.network.measured is not None:
+        communicates = three_figures(1000 * (model.network.measured["local_seconds"] or 0.0))
+        print(
+            f"Network of this machine: two workers communicate for {communicates} ms a step, partly hidden."
+        )
+        print(f"Error of that law: {model.network.error}.")
+    for doubt in (*_doubts(profile), *doubts_of_compute(profile)):
         print(doubt)
     print(f"Took {duration(profile.seconds)}.")
     if grid is not None:
@@ -258,50 +253,6 @@ def _rates_table(profile: Profile) -> Any:
             "" if profile.reading is None else cached,
         )
     return table
-
-
-def _compute_table(compute: ComputeProfile, fit: ComputeFit | None) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table("samples", box=SIMPLE_HEAD)
-    for column in ("ms/step", "±", "spread", "windows", "line off by"):
-        table.add_column(column, justify="right")
-    for samples, rate in compute.rates.items():
-        unsure = "" if rate.sure else " (unsure)"
-        off = "" if fit is None else f"{100 * fit.off[samples]:+.1f} %"
-        table.add_row(
-            _samples(samples),
-            three_figures(1000 / rate.steps_per_s),
-            percent(rate.error) + unsure,
-            percent(rate.spread),
-            str(rate.windows),
-            off + (" (not fitted)" if samples == compute.compared else ""),
-        )
-    return table
-
-
-def _compute_document(compute: ComputeProfile) -> dict[str, Any]:
-    fit = fit_of(compute)
-    points = [
-        {
-            "samples": samples,
-            **vars(rate),
-            "fitted": fit is not None and samples != compute.compared,
-            "line_off_by": None if fit is None else fit.off[samples],
-        }
-        for samples, rate in compute.rates.items()
-    ]
-    others = {name: getattr(compute, name) for name in ("samples", "passes", "elastic", "failed", "seconds")}
-    return {**others, "line": None if fit is None else vars(fit.line), "points": points}
-
-
-def _samples(samples: int) -> str:
-    return formatting.counted(samples, "sample") if samples else "a batch"
-
-
-def _milliseconds(rate: Rate) -> str:
-    return f"{three_figures(1000 / rate.steps_per_s)} ms"
 
 
 def _grid_table(grid: Grid, model: Model) -> Any:

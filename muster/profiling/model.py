@@ -11,7 +11,7 @@ from muster.formatting import counted, percent
 from muster.profiling.compute import ComputeFit, ComputeProfile, fit_of
 from muster.profiling.miss_cost import rate_beside
 from muster.profiling.optimistic import InputProfile, Profile
-from muster.workload.models import Compute, Dataset, Model
+from muster.workload.models import Compute, Dataset, Model, NetworkProfile
 
 MEMORY_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 """Parts of the data set that are the memory points of a profile."""
@@ -63,6 +63,7 @@ def model_of(profile: Profile, *, name: str, family: str, batch: int | None, sou
         licence="own measurement",
         dataset=None if reading is None else _dataset(reading, batch),
         compute=None if fit is None else _compute(profile, fit, batch, source),
+        network=_network(profile, fit, source),
     )
 
 
@@ -86,6 +87,11 @@ def model_toml(model: Model, remarks: Sequence[str]) -> str:
         lines.append("\n[compute]")
         stated = ((field.name, getattr(model.compute, field.name)) for field in fields(Compute))
         lines += [f"{name} = {_toml(value)}" for name, value in stated if value is not None]
+    if model.network is not None:
+        texts = {name: getattr(model.network, name) for name in ("source", "licence", "error")}
+        for table, values in (("network", texts), ("network.measured", model.network.measured or {})):
+            lines.append(f"\n[{table}]")
+            lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -115,6 +121,24 @@ def _compute(profile: Profile, fit: ComputeFit, batch: int, source: str) -> Comp
     fixed = line.fixed / line.per_sample * batch / compute.samples if line.per_sample else most
     seconds = 1 / compute.whole.steps_per_s if waits_for_input(profile) else None
     return Compute(min(fixed, most), batch, seconds, source, _error(compute, fit))
+
+
+def _network(profile: Profile, fit: ComputeFit | None, source: str) -> NetworkProfile | None:
+    """What several workers showed of one machine."""
+    compute, workers = profile.compute, profile.workers
+    if compute is None or workers is None or fit is None:
+        return None
+    # Its law is compiled; all else here runs where a job does.
+    from muster.profiling.network_fit import fit_network
+
+    network = fit_network(compute, fit.line, workers)
+    measured = {
+        "compute_seconds": 1 / compute.whole.steps_per_s,
+        "local_seconds": network.local_seconds,
+        "local_seconds_per_gpu": network.local_seconds_per_gpu,
+        "overlap": network.overlap,
+    }
+    return NetworkProfile(None, measured, source, "own measurement", network.error(workers.compared))
 
 
 def _error(compute: ComputeProfile, fit: ComputeFit) -> str:

@@ -1,20 +1,31 @@
-"""Several workers on this machine: which are measured, and real ranks."""
+"""Several workers on this machine: which are measured, real ranks, and the law of their steps."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from muster.cli.app import run as run_command_line
+from muster.cli.profile_view import document
 from muster.problems import InputError
+from muster.profiling.compute import ComputeProfile, fit_of
 from muster.profiling.job import JobToProfile, running
-from muster.profiling.workers import measure_workers, worker_counts
+from muster.profiling.model import model_of, model_toml
+from muster.profiling.network_fit import fit_network
+from muster.profiling.optimistic import Profile
+from muster.profiling.rates import Rate
+from muster.profiling.workers import WorkersProfile, measure_workers, worker_counts
+from muster.workload.models import read_model
 
 from . import shared_job, shared_ranks
 from .test_compute import QUICK
+from .test_model import rate
 from .test_real_jobs import silent
+
+FIXED, PER_SAMPLE, BATCH = 0.01, 0.0005, 48
 
 
 @pytest.mark.parametrize(
@@ -76,3 +87,66 @@ def test_a_rank_that_fails_is_named() -> None:
     with running(job, silent) as run, pytest.raises(InputError) as refused:
         measure_workers(run, (2,), 1.0, shared_job.BATCH, QUICK)
     assert "rank 1 of 2 ended with status 1; it said last:\n  no second one" in str(refused.value)
+
+
+def profiled(overlap: float, net: float, net_per_gpu: float, counts: tuple[int, ...]) -> Profile:
+    """Without noise, of a step with this law."""
+
+    def seconds(count: int, samples: int) -> float:
+        communicates = net + net_per_gpu * (count - 2) if count > 1 else 0.0
+        both = (FIXED + PER_SAMPLE * samples) ** overlap + communicates**overlap
+        return float(both ** (1 / overlap))
+
+    rates: dict[int, Rate] = {samples: rate(1 / seconds(1, samples)) for samples in (6, 12, 16, 24, 48)}
+    points = [(n, BATCH // (n * share)) for n in counts for share in (4, 2, 1) if n * share <= 8]
+    workers = WorkersProfile(1.0, {point: rate(1 / seconds(*point)) for point in points}, (2, 12), 60.0)
+    compute = ComputeProfile(BATCH, 1, True, rates, 16, "", 60.0)
+    cpus = {1.0: rate(5.0), 2.0: rate(1 / seconds(1, 48))}
+    return Profile((1.0, 2.0), cpus, None, True, 60.0, 0.0, True, compute, workers)
+
+
+@pytest.mark.parametrize("counts", [(2,), (2, 4)])
+@pytest.mark.parametrize("overlap", [1.0, 1.8, 4.0])
+def test_the_law_predicts_what_was_not_fitted(overlap: float, counts: tuple[int, ...]) -> None:
+    profile = profiled(overlap, 0.02, 0.003, counts)
+    assert profile.compute is not None
+    assert profile.workers is not None
+    fit = fit_of(profile.compute)
+    assert fit is not None
+    network = fit_network(profile.compute, fit.line, profile.workers)
+    assert max(map(abs, network.off.values())) < 0.06
+    assert abs(network.off[2, 12]) < 0.02
+
+
+def test_the_file_has_the_network_of_one_machine(tmp_path: Path) -> None:
+    profile = profiled(1.8, 0.02, 0.003, (2,))
+    model = model_of(profile, name="x", family="image", batch=None, source="a test")
+    path = tmp_path / "x.toml"
+    path.write_text(model_toml(model, []), encoding="utf-8")
+    read = read_model(path)
+    assert read.network is not None
+    assert read.network.measured is not None
+    measured = {name: number for name, number in read.network.measured.items() if number is not None}
+    assert measured["compute_seconds"] == pytest.approx(FIXED + PER_SAMPLE * BATCH)
+    assert measured["local_seconds"] == pytest.approx(0.02, rel=0.1)
+    assert [*measured] == ["compute_seconds", "local_seconds", "local_seconds_per_gpu", "overlap"]
+    assert read.network.error.endswith(
+        "local_seconds_per_gpu is assumed, as other applications have it on T4 GPUs"
+    )
+    assert "of 2 workers with 12 samples each, which was not fitted:" in read.network.error
+    (note,) = read.notes
+    assert "nothing is known of its network between machines" in note
+
+
+def test_programs_read_all_of_it() -> None:
+    profile = profiled(1.8, 0.02, 0.003, (2, 4))
+    model = model_of(profile, name="x", family="image", batch=None, source="a test")
+    points = document(profile, model, None, Path("x.toml"), [])["workers"]["points"]
+    assert [(point["workers"], point["samples"], point["fitted"]) for point in points] == [
+        (2, 6, True),
+        (2, 12, False),
+        (2, 24, True),
+        (4, 6, True),
+        (4, 12, True),
+    ]
+    assert np.abs([point["law_off_by"] for point in points]).max() < 0.06
