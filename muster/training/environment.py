@@ -29,7 +29,10 @@ class Environment:
     cached_only: bool
     """For a profile: cached data sets give only samples that the cache keeps, as if it kept all of them."""
     profiled_share: int
-    """For a profile: the first batch comes again and again, shared among so many workers; 0: all batches come."""
+    """For a profile: batches are shared among so many workers more than there are; 0: they are not.
+
+    The first batch comes again and again then, but with `cached_only`.
+    """
 
 
 def read_environment() -> Environment:

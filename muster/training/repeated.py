@@ -51,10 +51,7 @@ class RepeatedBatch:
 
     def _draw(self) -> list[Share]:
         if self._division is not None:
-            ranks, rank = self._division.ranks, self._division.rank
-            # The last of the workers that would be in this one's place has the most samples.
-            apart = Division((rank + 1) * self._wanted - 1, ranks * self._wanted, self._division.local_batch)
-            self._batches.divide(apart)
+            self._batches.divide(self._division.shared_among(self._wanted))
         elif self._wanted > 1:
             what = "only an elastic job's batches are shared; add elastic=True to run.steps"
             raise InputError(Problem("MUSTER_PROFILED_SHARE", what, found=self._wanted))

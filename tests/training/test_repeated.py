@@ -95,6 +95,14 @@ def test_the_share_changes_between_two_steps(
     assert [reports[8][name] for name in names] == [2, 5, 2, True]
 
 
+def test_a_share_of_every_batch_comes_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_CACHED_ONLY", "1")
+    batches = Counted()
+    seen = profiled(monkeypatch, 3, batches, 3, elastic=True)
+    assert [part for part, *_ in seen] == [[6, 7, 8, 9], [16, 17, 18, 19], [26, 27, 28, 29]]
+    assert batches.prepared == [0, 1, 2]
+
+
 def test_a_script_that_is_not_elastic_has_no_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"found 2; only an elastic job's batches are shared"):
         profiled(monkeypatch, 2, Counted(), 1)
