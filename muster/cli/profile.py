@@ -171,7 +171,12 @@ def profile(
         if measuring.exhaustive:
             memory = memory_points(measured.reading)
             grid = measure_grid(
-                job, cpus=measured.points, memory_gb=memory, precision=exact, on_progress=on_progress
+                job,
+                cpus=measured.points,
+                memory_gb=memory,
+                compute=measured.compute,
+                precision=exact,
+                on_progress=on_progress,
             )
 
     from muster.files import write_aside

@@ -34,8 +34,9 @@ class NetworkFit:
     def error(self, compared: tuple[int, int] | None) -> str:
         """A sentence on how far it is off, and on what is assumed."""
         fitted = [abs(off) for point, off in self.off.items() if point != compared]
+        which = "two" if self.most == 2 else f"2 to {self.most}"
         sentences = [
-            f"seconds of {counted(len(fitted), 'step')} of 2 to {self.most} workers on one machine: "
+            f"seconds of {counted(len(fitted), 'step')} of {which} workers on one machine: "
             f"median {percent(median(fitted))}, worst {percent(max(fitted))}"
         ]
         if compared is not None:

@@ -13,6 +13,7 @@ from scipy.optimize import nnls
 
 from muster.cli.profile_view import remarks
 from muster.profiling.compute import ComputeProfile, fit_compute, fit_of, measure_compute
+from muster.profiling.grid import measure_grid, predicted_of_share
 from muster.profiling.job import JobToProfile, running
 from muster.profiling.model import model_of, model_toml
 from muster.profiling.optimistic import Profile
@@ -75,6 +76,20 @@ def test_the_line_is_the_best_one_without_negative_numbers(batch: list[int], sec
     assert ours == pytest.approx(off, rel=1e-6, abs=1e-6), best
 
 
+@pytest.mark.long
+def test_every_share_is_run_with_its_input() -> None:
+    """Preparing a batch takes longer than any step, whatever the share; the line knows nothing of that."""
+    job = JobToProfile([sys.executable, str(Path(shared_job.__file__)), "elastic"])
+    compute = profiled({24: 0.044, 48: 0.068}, 48, None).compute
+    grid = measure_grid(
+        job, cpus=(1.0,), memory_gb=(1.0,), compute=compute, precision=QUICK, on_progress=silent
+    )
+    assert grid.samples == (6, 8, 12, 16, 24)
+    for samples, found in zip(grid.samples, grid.share_rates[0], strict=True):
+        least = shared_job.FIXED_CPU_SECONDS + samples * shared_job.SAMPLE_CPU_SECONDS
+        assert 1 / found.steps_per_s > 0.95 * (least + shared_job.PREPARE_CPU_SECONDS)
+
+
 def profiled(seconds: dict[int, float], samples: int, compared: int | None) -> Profile:
     rates = {size: rate(1 / took) for size, took in seconds.items()}
     compute = ComputeProfile(samples, 1, True, rates, compared, "", 60.0)
@@ -113,6 +128,15 @@ def test_a_job_that_waits_for_its_input_computes_for_less(tmp_path: Path) -> Non
     found = model_of(alike, name="x", family="image", batch=None, source="a test").compute
     assert found is not None
     assert found.seconds is None
+
+
+def test_a_share_is_predicted_by_what_it_waits_for() -> None:
+    """One core prepares 5 batches a second, two 10; without input a batch takes 60 ms, of which 20 are fixed."""
+    waits = profiled({24: 0.04, 48: 0.06}, 48, None)
+    model = model_of(waits, name="x", family="image", batch=None, source="a test")
+    expected = {(1.0, 0.5): 0.1, (2.0, 0.5): 0.05, (2.0, 0.125): 0.025, (1.0, 0.125): 0.025}
+    for (cores, share), seconds in expected.items():
+        assert 1 / predicted_of_share(model, cores, share) == pytest.approx(seconds)
 
 
 def test_compute_that_does_not_fall_with_the_batch_is_all_fixed() -> None:
