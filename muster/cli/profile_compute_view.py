@@ -35,6 +35,8 @@ def doubts_of_compute(profile: Profile) -> list[str]:
         )
     elif profile.workers is None:
         doubts.append("One worker was measured: the network of this machine is not known.")
+    elif profile.workers.failed:
+        doubts.append(f"More workers were not measured: the job {profile.workers.failed}".replace("\n", " "))
     if compute.passes > 1:
         doubts.append(
             f"A worker takes a whole batch in {compute.passes} parts (local_batch): what a part costs is in the "
@@ -118,7 +120,12 @@ def workers_document(workers: WorkersProfile, profile: Profile) -> dict[str, Any
         }
         for point, rate in workers.rates.items()
     ]
-    return {"cores": workers.cores, "seconds": workers.seconds, "points": points}
+    return {
+        "cores": workers.cores,
+        "failed": workers.failed,
+        "seconds": workers.seconds,
+        "points": points,
+    }
 
 
 def counted_samples(samples: int) -> str:
@@ -133,6 +140,6 @@ def _milliseconds(rate: Rate) -> str:
 def _off_of(workers: WorkersProfile, profile: Profile) -> Mapping[tuple[int, int], float]:
     """How far the law of several workers is off; nothing where no line of compute was fitted."""
     fit = None if profile.compute is None else fit_of(profile.compute)
-    if profile.compute is None or fit is None:
+    if profile.compute is None or fit is None or not workers.rates:
         return {}
     return fit_network(profile.compute, fit.line, workers).off

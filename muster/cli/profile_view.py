@@ -53,7 +53,7 @@ def how(profile: Profile) -> str:
     unsure = sum(not rate.sure for rate in (*profile.rates.values(), *batches.values()))
     doubt = f", {unsure} of all less sure than asked for" if unsure else ""
     compute = f", {formatting.counted(len(batches), 'number')} of samples" if batches else ""
-    if profile.workers is not None:
+    if profile.workers is not None and profile.workers.rates:
         compute += f", up to {max(profile.workers.rates)[0]} workers on one machine"
     return f"{duration(profile.seconds)}, {len(profile.rates)} CPU points given as {by}{compute}{doubt}"
 

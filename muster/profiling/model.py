@@ -126,7 +126,7 @@ def _compute(profile: Profile, fit: ComputeFit, batch: int, source: str) -> Comp
 def _network(profile: Profile, fit: ComputeFit | None, source: str) -> NetworkProfile | None:
     """What several workers showed of one machine."""
     compute, workers = profile.compute, profile.workers
-    if compute is None or workers is None or fit is None:
+    if compute is None or workers is None or fit is None or not workers.rates:
         return None
     # Its law is compiled; all else here runs where a job does.
     from muster.profiling.network_fit import fit_network

@@ -33,6 +33,8 @@ class WorkersProfile:
     """By workers and the samples of the fullest, ascending."""
     compared: tuple[int, int] | None
     """The one of these points that is not fitted."""
+    failed: str
+    """Why more workers were not measured; empty if nothing failed."""
     seconds: float
     """That it took."""
 
@@ -53,23 +55,30 @@ def worker_counts(wanted: int | None, gpus: Sequence[str], cores: float) -> tupl
 def measure_workers(
     run: RunningJob, counts: Sequence[int], cores: float, batch: int, precision: Precision
 ) -> WorkersProfile:
-    """Starts the job with each of these numbers of workers, of which each has so many cores."""
+    """Starts the job with each of these numbers of workers, of which each has so many cores.
+
+    Ends where the job fails, so that what was measured before is not lost.
+    """
     begin = time.monotonic()
     rates: dict[tuple[int, int], Rate] = {}
-    compared = None
+    compared, failed = None, ""
     for workers in counts:
         shares = {
             -(-batch // (workers * share)): share
             for share in sorted(SHARES, reverse=True)
             if share == 1 or workers * share <= min(SMALLEST, batch)
         }
-        of_these = _rates_of(run, workers, cores, shares, precision)
+        try:
+            of_these = _rates_of(run, workers, cores, shares, precision)
+        except InputError as error:
+            failed = error.problems[0].what
+            break
         rates |= {(workers, samples): rate for samples, rate in of_these.items()}
         if compared is None and len(shares) > 2:
             compared = next(
                 ((workers, samples) for samples, share in shares.items() if share == COMPARED), None
             )
-    return WorkersProfile(cores, dict(sorted(rates.items())), compared, time.monotonic() - begin)
+    return WorkersProfile(cores, dict(sorted(rates.items())), compared, failed, time.monotonic() - begin)
 
 
 def _rates_of(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from muster.cli.app import run as run_command_line
-from muster.cli.profile_view import document
+from muster.cli.profile_view import document, remarks
 from muster.problems import InputError
 from muster.profiling.compute import ComputeProfile, fit_of
 from muster.profiling.job import JobToProfile, running
@@ -82,11 +83,17 @@ def test_real_ranks_share_a_batch() -> None:
 
 @pytest.mark.needs_torch
 def test_a_rank_that_fails_is_named() -> None:
+    """What was measured of fewer workers is not lost."""
     pytest.importorskip("torch")
     job = JobToProfile([sys.executable, "-m", shared_ranks.__name__, "fails"])
-    with running(job, silent) as run, pytest.raises(InputError) as refused:
-        measure_workers(run, (2,), 1.0, shared_job.BATCH, QUICK)
-    assert "rank 1 of 2 ended with status 1; it said last:\n  no second one" in str(refused.value)
+    with running(job, silent) as run:
+        workers = measure_workers(run, (2,), 1.0, shared_job.BATCH, QUICK)
+    assert workers.rates == {}
+    assert "rank 1 of 2 ended with status 1; it said last:\n  no second one" in workers.failed
+    alone = replace(profiled(1.8, 0.02, 0.003, (2,)), workers=workers)
+    assert model_of(alone, name="x", family="image", batch=None, source="a test").network is None
+    (said,) = (line for line in remarks(alone, ["job"]) if line.startswith("More workers"))
+    assert said == "More workers were not measured: the job " + workers.failed.replace("\n", " ")
 
 
 def profiled(overlap: float, net: float, net_per_gpu: float, counts: tuple[int, ...]) -> Profile:
@@ -99,7 +106,7 @@ def profiled(overlap: float, net: float, net_per_gpu: float, counts: tuple[int, 
 
     rates: dict[int, Rate] = {samples: rate(1 / seconds(1, samples)) for samples in (6, 12, 16, 24, 48)}
     points = [(n, BATCH // (n * share)) for n in counts for share in (4, 2, 1) if n * share <= 8]
-    workers = WorkersProfile(1.0, {point: rate(1 / seconds(*point)) for point in points}, (2, 12), 60.0)
+    workers = WorkersProfile(1.0, {point: rate(1 / seconds(*point)) for point in points}, (2, 12), "", 60.0)
     compute = ComputeProfile(BATCH, 1, True, rates, 16, "", 60.0)
     cpus = {1.0: rate(5.0), 2.0: rate(1 / seconds(1, 48))}
     return Profile((1.0, 2.0), cpus, None, True, 60.0, 0.0, True, compute, workers)
