@@ -142,4 +142,4 @@ def _off_of(workers: WorkersProfile, profile: Profile) -> Mapping[tuple[int, int
     fit = None if profile.compute is None else fit_of(profile.compute)
     if profile.compute is None or fit is None or not workers.rates:
         return {}
-    return fit_network(profile.compute, fit.line, workers).off
+    return fit_network(fit.line, workers).off

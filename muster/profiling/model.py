@@ -128,10 +128,10 @@ def _network(profile: Profile, fit: ComputeFit | None, source: str) -> NetworkPr
     compute, workers = profile.compute, profile.workers
     if compute is None or workers is None or fit is None or not workers.rates:
         return None
-    # Its law is compiled; all else here runs where a job does.
+    # It needs compiled modules; all else here runs where a job does.
     from muster.profiling.network_fit import fit_network
 
-    network = fit_network(compute, fit.line, workers)
+    network = fit_network(fit.line, workers)
     measured = {
         "compute_seconds": 1 / compute.whole.steps_per_s,
         "local_seconds": network.local_seconds,

@@ -1,7 +1,7 @@
 """The network of one machine, from the steps of several workers: `[network.measured]` as far as one machine shows it.
 
-The law of `speed.scaling` is fitted to all steps, those of one worker too; what several workers leave open stays near
-what six applications have in common. How fast two machines are it cannot say.
+Compute is known from one worker. So the two or three numbers of communication are those, of a fine grid, with the
+least sum of squared relative errors. How fast several machines are it cannot say.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+import numpy.typing as npt
 
 from muster.formatting import counted, percent
-from muster.profiling.compute import ComputeLine, ComputeProfile
+from muster.profiling.compute import ComputeLine
 from muster.profiling.workers import WorkersProfile
-from muster.speed.scaling import StepTimes, fit_scaling
+from muster.speed.scaling import LARGEST_OVERLAP, PRIOR
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,24 +51,35 @@ class NetworkFit:
         return "; ".join(sentences)
 
 
-def fit_network(compute: ComputeProfile, line: ComputeLine, workers: WorkersProfile) -> NetworkFit:
-    """The most likely numbers; `off` is of `line` and these, as simulator and scheduler go by them."""
-    seconds = {(1, samples): 1 / rate.steps_per_s for samples, rate in compute.rates.items()}
-    several = {point: 1 / rate.steps_per_s for point, rate in workers.rates.items()}
-    left_out = {(1, compute.compared), workers.compared}
-    fitted = {point: took for point, took in (seconds | several).items() if point not in left_out}
-    gpus, batch = np.array(list(fitted), dtype=float).T
-    unknown = np.full(len(fitted), np.nan)
-    law = fit_scaling(StepTimes(np.ones(len(fitted)), gpus, batch, np.array(list(fitted.values())), unknown))
-    # Where only two workers were measured, four are as the other applications have them.
-    most = max(count for count, _ in several)
-    counts = np.array([2.0, max(most, 4)])
-    local, at_most = law.network_seconds(np.ones(2), counts).tolist()
-    per_gpu = (at_most - local) / (counts[1] - 2)
+def fit_network(line: ComputeLine, workers: WorkersProfile) -> NetworkFit:
+    """The numbers that fit best beside this line of compute."""
+    took = {point: 1 / rate.steps_per_s for point, rate in workers.rates.items()}
+    longest, most = max(took.values()), max(count for count, _ in took)
+    local = longest * np.append(0.0, np.geomspace(1e-3, 1.0, 300))
+    # Where only two workers were measured, four have what other applications have.
+    growth = float(np.exp(PRIOR.mean[1]) * np.log(2) / 2)
+    per_gpu = local * growth if most == 2 else longest * np.append(0.0, np.geomspace(1e-4, 0.5, 60))[:, None]
+    overlaps = np.linspace(1.0, LARGEST_OVERLAP, 91)
+    best, found = np.inf, (0.0, 0.0, 1.0)
+    for overlap in overlaps.tolist():
+        squares = np.zeros(np.broadcast_shapes(local.shape, per_gpu.shape))
+        for (count, samples), seconds in took.items():
+            if (count, samples) != workers.compared:
+                net = local + per_gpu * (count - 2)
+                squares += (_steps(line.seconds(samples), net, overlap) / seconds - 1) ** 2
+        at = np.unravel_index(int(squares.argmin()), squares.shape)
+        if squares[at] < best:
+            best, of_each = float(squares[at]), np.broadcast_to(per_gpu, squares.shape)
+            found = (float(local[at[-1]]), float(of_each[at]), overlap)
+    first, growing, overlap = found
     off = {}
-    for (count, samples), took in several.items():
-        alone, net = line.seconds(samples), local + per_gpu * (count - 2)
-        longer = max(alone, net)
-        shares = (alone / longer) ** law.overlap + (net / longer) ** law.overlap
-        off[count, samples] = float(longer * shares ** (1 / law.overlap) / took - 1)
-    return NetworkFit(local, float(per_gpu), law.overlap, most, off)
+    for (count, samples), seconds in took.items():
+        net = np.array(first + growing * (count - 2))
+        off[count, samples] = float(_steps(line.seconds(samples), net, overlap)) / seconds - 1
+    return NetworkFit(first, growing, overlap, most, off)
+
+
+def _steps(compute: float, net: Floats, overlap: float) -> Floats:
+    longer = np.maximum(compute, net)
+    steps: Floats = longer * ((compute / longer) ** overlap + (net / longer) ** overlap) ** (1 / overlap)
+    return steps
