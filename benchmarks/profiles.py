@@ -52,7 +52,8 @@ def _sums(document: dict[str, Any]) -> list[str]:
     lines = [
         f"`{name}`: {len(visited)} CPU points"
         f"{'' if document['reading'] is None else ' and one for storage'} in {document['seconds']:.0f} s, "
-        f"all {len(off)} points in {grid['seconds']:.0f} s: {grid['times_as_long']:.1f} times as long.",
+        f"all {len(off) + len(grid['shares'])} points in {grid['seconds']:.0f} s: "
+        f"{grid['times_as_long']:.1f} times as long.",
         f"Predicted off by {_three(off)}; {within} of {len(off)} within the measured interval.",
     ]
     memory, _, points = _axes(document)
@@ -75,11 +76,20 @@ def _sums(document: dict[str, Any]) -> list[str]:
             )
             + " cores."
         )
-    if document["reading"] is not None:
-        law = [abs(error) for error in _off_by_law_alone(document)]
+    if grid["shares"]:
+        parts = [abs(point["predicted_off_by"]) for point in grid["shares"]]
         lines.append(
-            f"The computed axis alone, from the CPU column as the grid found it: off by {_three(law)} "
-            f"over its {len(law)} points."
+            f"Of shares of the batch, with their input: off by {_three(parts)} over {len(parts)} points."
+        )
+    for law, column in (("compute", "line_off_by"), ("workers", "law_off_by")):
+        if document[law] is not None:
+            apart = [abs(point[column]) for point in document[law]["points"] if point[column] is not None]
+            lines.append(f"The law of {law}: off by {_three(apart)} over {len(apart)} points of the profile.")
+    if document["reading"] is not None:
+        alone = [abs(error) for error in _off_by_law_alone(document)]
+        lines.append(
+            f"The computed axis alone, from the CPU column as the grid found it: off by {_three(alone)} "
+            f"over its {len(alone)} points."
         )
     return lines
 

@@ -2,15 +2,18 @@
 
     muster profile --name eyes -- python examples/profile_images.py --side 160 --store-mb-per-s 8
     muster profile --name brain -- python examples/profile_images.py --side 64 --width 32 --workers 1
+    muster profile --name ranks --workers 2 -- python examples/profile_images.py --width 32 --batch 32 --elastic
 
 The first waits for its input: images are inflated, unfiltered, cropped, resized and coloured by the loader's
-workers, from a store as slow as a shared disk may be. The second waits for its network.
+workers, from a store as slow as a shared disk may be. The second waits for its network. The third may have any number
+of ranks, which share each batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import random
 import time
 import zlib
@@ -89,6 +92,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--store-mb-per-s", type=float, default=float("inf"))
     parser.add_argument("--epochs", type=int, default=1000)
+    parser.add_argument("--elastic", action="store_true", help="share each batch among the ranks there are")
     chosen = parser.parse_args()
 
     run = training.join(seed=1)
@@ -106,6 +110,10 @@ def main() -> None:
         nn.Flatten(),
         nn.Linear(4 * width, CLASSES),
     )
+    parallel = model
+    if chosen.elastic and os.environ.get("WORLD_SIZE", "1") != "1":
+        torch.distributed.init_process_group("gloo")
+        parallel = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     store = StoredImages(chosen.samples, chosen.side, 1e6 * chosen.store_mb_per_s)
     data: Any = training.CachedDataset(store, transform=Augment(chosen.side))
@@ -113,9 +121,9 @@ def main() -> None:
         data, batch_size=chosen.batch, shuffle=True, num_workers=chosen.workers, persistent_workers=True
     )
     state = {"model": model, "optimizer": optimizer}
-    for images, labels in run.steps(loader, state=state, epochs=chosen.epochs):
+    for images, labels in run.steps(loader, state=state, epochs=chosen.epochs, elastic=chosen.elastic):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
+        loss = nn.functional.cross_entropy(parallel(images), labels) * run.weight
         torch.autograd.backward(loss)
         optimizer.step()
 

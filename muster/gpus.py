@@ -106,17 +106,15 @@ def gpus_in_use() -> frozenset[str]:
     return frozenset(name for gpu in _listed()[0] if gpu.uuid in busy for name, _ in gpu.devices())
 
 
-def free_gpu() -> str | None:
-    """A GPU on which no process computes, so that a profile disturbs no job; None on a machine without GPUs."""
+def free_gpus() -> tuple[str, ...]:
+    """The GPUs on which no process computes, so that a profile disturbs no job; none on a machine without GPUs."""
     names = find_gpus().names
-    if not names:
-        return None
-    busy = gpus_in_use()
-    free = [name for name in names if name not in busy]
-    if not free:
+    busy = gpus_in_use() if names else frozenset()
+    free = tuple(name for name in names if name not in busy)
+    if names and not free:
         what = "every GPU is in use, and a profile would disturb its users; name one all the same, or '' for none"
         raise InputError(Problem("--gpu", what, found=", ".join(names)))
-    return free[0]
+    return free
 
 
 def _allowed() -> tuple[str, ...] | None:

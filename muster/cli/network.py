@@ -163,6 +163,7 @@ def _model(name: str, layers: Path | None) -> _Known:
         origin = f"{model.name} has no network model: taken as insensitive to the network"
         return _Known(None, model.compute_seconds, origin)
     origin = f"{file.source}; {file.error}"
+    origin = "; ".join([origin, *model.notes])
     if model.compute_seconds != file.model.compute_seconds:
         origin += f"; its seconds are longer here, as an iteration computes for {model.compute_seconds:.4g} s"
     return _Known(file.model, model.compute_seconds, origin)

@@ -17,7 +17,7 @@ from muster.cli.flags import Json, Overwrite, script_of
 from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
-    from muster.profiling import JobToProfile
+    from muster.profiling.job import JobToProfile
     from muster.training.unchanged import UnchangedJob
 
 
@@ -51,7 +51,15 @@ class MeasuringFlags:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="GPU to use, as CUDA_VISIBLE_DEVICES names it (default: one that is not in use).",
+            help="GPUs to use, as CUDA_VISIBLE_DEVICES names them (default: those that are not in use).",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Largest number of workers to measure, each on a GPU of its own, or on a CPU core without GPUs "
+            "(default: as many as there are free GPUs, at most 4).",
         ),
     ] = None
     precision: Annotated[
@@ -78,7 +86,7 @@ class MeasuringFlags:
 
     def job(self, command: Sequence[str], errors: ErrorCollector) -> JobToProfile:
         """The job as it is run for measuring; `errors` collects the errors."""
-        from muster.profiling import JobToProfile
+        from muster.profiling.job import JobToProfile
         from muster.units import seconds_of
 
         seconds = errors.of(seconds_of, "--patience", self.patience)
@@ -87,9 +95,9 @@ class MeasuringFlags:
             unchanged = errors.of(self._unchanged, self.progress)
         gpu = self.gpu
         if gpu is None:
-            from muster.gpus import free_gpu
+            from muster.gpus import free_gpus
 
-            gpu = errors.of(free_gpu)
+            gpu = ",".join(errors.of(free_gpus) or ()) or None
         job = JobToProfile(command, unchanged, seconds, gpu)
         errors.of(job.check)
         return job
@@ -136,8 +144,10 @@ def profile(
     """
     from muster.cli import profile_view as view
     from muster.extras import CHARTS, missing_extra
-    from muster.profiling import Precision, measure_grid, model_of, model_toml, profile_job
-    from muster.profiling.model import memory_points
+    from muster.profiling.grid import measure_grid
+    from muster.profiling.model import memory_points, model_of, model_toml
+    from muster.profiling.optimistic import profile_job
+    from muster.profiling.rates import Precision
 
     name = name or script_of(command)
     errors = ErrorCollector()
@@ -147,7 +157,13 @@ def profile(
 
     exact = Precision(error=measuring.precision / 100)
     with view.progress_line() as on_progress:
-        measured = profile_job(job, most_cpus=measuring.cpus, precision=exact, on_progress=on_progress)
+        measured = profile_job(
+            job,
+            most_cpus=measuring.cpus,
+            most_workers=measuring.workers,
+            precision=exact,
+            on_progress=on_progress,
+        )
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         source = f"muster profile on {today}, {view.how(measured)}"
         model = model_of(measured, name=name, family=family, batch=measuring.batch, source=source)
@@ -155,7 +171,12 @@ def profile(
         if measuring.exhaustive:
             memory = memory_points(measured.reading)
             grid = measure_grid(
-                job, cpus=measured.points, memory_gb=memory, precision=exact, on_progress=on_progress
+                job,
+                cpus=measured.points,
+                memory_gb=memory,
+                compute=measured.compute,
+                precision=exact,
+                on_progress=on_progress,
             )
 
     from muster.files import write_aside

@@ -6,14 +6,24 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from muster import formatting
+from muster.cli.profile_compute_view import (
+    compute_document,
+    compute_table,
+    counted_samples,
+    doubts_of_compute,
+    workers_document,
+    workers_table,
+)
 from muster.cli.progress import LinesNowAndThen
 from muster.formatting import duration, percent, three_figures
-from muster.profiling import Grid, Profile, Rate, predicted_steps_per_s
-from muster.profiling.optimistic import KNEE_THRESHOLD
+from muster.profiling.compute import fit_of
+from muster.profiling.grid import Grid, predicted_of_share, predicted_steps_per_s
+from muster.profiling.optimistic import KNEE_THRESHOLD, Profile
+from muster.profiling.rates import Rate
 from muster.speed.knee import Demand, ServerLimits, measured_knee
 from muster.workload.models import Model
 
@@ -39,9 +49,13 @@ def progress_line() -> Iterator[ProgressCallback]:
 def how(profile: Profile) -> str:
     """Describes how it was measured."""
     by = "a share of CPU time" if profile.by_quota else "whole CPUs"
-    unsure = sum(not rate.sure for rate in profile.rates.values())
-    doubt = f", {unsure} of them less sure than asked for" if unsure else ""
-    return f"{duration(profile.seconds)}, {len(profile.rates)} CPU points given as {by}{doubt}"
+    batches = {} if profile.compute is None else profile.compute.rates
+    unsure = sum(not rate.sure for rate in (*profile.rates.values(), *batches.values()))
+    doubt = f", {unsure} of all less sure than asked for" if unsure else ""
+    compute = f", {formatting.counted(len(batches), 'number')} of samples" if batches else ""
+    if profile.workers is not None and profile.workers.rates:
+        compute += f", up to {max(profile.workers.rates)[0]} workers on one machine"
+    return f"{duration(profile.seconds)}, {len(profile.rates)} CPU points given as {by}{compute}{doubt}"
 
 
 def remarks(profile: Profile, command: Sequence[str]) -> list[str]:
@@ -54,7 +68,17 @@ def remarks(profile: Profile, command: Sequence[str]) -> list[str]:
         )
         if not profile.reading.storage_is_limit:
             lines.append("The job never waited for storage: storage_gb_per_s is a lower bound.")
-    lines += _doubts(profile)
+    if profile.compute is not None:
+        lines += [
+            f"{counted_samples(samples)}, one batch again and again: {_with_error(rate)}"
+            for samples, rate in profile.compute.rates.items()
+        ]
+    if profile.workers is not None:
+        lines += [
+            f"{count} workers, {counted_samples(samples)} each: {_with_error(rate)}"
+            for (count, samples), rate in profile.workers.rates.items()
+        ]
+    lines += [*_doubts(profile), *doubts_of_compute(profile)]
     lines.append(
         "Rows of speed are these CPU points; its columns are computed (Synergy, optimistic profiling)."
     )
@@ -90,7 +114,7 @@ def document(
     profile: Profile, model: Model, grid: Grid | None, path: Path, charts: Sequence[Path]
 ) -> dict[str, Any]:
     """All of it, for programs."""
-    reading, wanted = profile.reading, knee(model)
+    reading, wanted, compute = profile.reading, knee(model), profile.compute
     return {
         "model": model.name,
         "file": str(path),
@@ -101,6 +125,8 @@ def document(
         "steady": profile.steady,
         "cpu_points": [{"cores": cores, **vars(rate)} for cores, rate in profile.rates.items()],
         "reading": None if reading is None else {**vars(reading), "uncached": vars(reading.uncached)},
+        "compute": None if compute is None else compute_document(compute),
+        "workers": None if profile.workers is None else workers_document(profile.workers, profile),
         "knee": {"cpus": wanted.cpus, "memory_gb": wanted.memory_gb, "speed": wanted.speed},
         "grid": None if grid is None else _grid_document(grid, model, profile),
     }
@@ -112,29 +138,57 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
 
     console = Console(highlight=False)
     console.print(_rates_table(profile))
+    if profile.compute is not None:
+        console.print(compute_table(profile.compute, fit_of(profile.compute)))
+    if profile.workers is not None:
+        console.print(workers_table(profile.workers, profile))
+    for sentence in (*_found(profile, model), *_doubts(profile), *doubts_of_compute(profile)):
+        print(sentence)
+    print(f"Took {duration(profile.seconds)}.")
+    if grid is not None:
+        _show_grid(grid, model, profile)
+    for file in files:
+        print(f"Wrote {file}")
+
+
+def _found(profile: Profile, model: Model) -> Iterator[str]:
+    """Sentences on what the model file states."""
     reading, wanted = profile.reading, knee(model)
     if reading is None:
-        print("No cached data (training.CachedDataset): speed is taken not to depend on memory.")
+        yield "No cached data (training.CachedDataset): speed is taken not to depend on memory."
     else:
         bound = "" if reading.storage_is_limit else "at least "
-        print(
+        yield (
             f"Reads {_gb(reading.full_gb)} an epoch; storage gives {bound}{_gb(reading.storage_gb_per_s)}/s, "
             f"memory {_gb(reading.memory_gb_per_s)}/s."
         )
     memory = "" if reading is None else f" and {_gb(wanted.memory_gb)} of cache"
-    print(f"Knee: {formatting.cores(wanted.cpus)}{memory} for {percent(wanted.speed)} of its best speed.")
-    for doubt in _doubts(profile):
-        print(doubt)
-    print(f"Took {duration(profile.seconds)}.")
-    if grid is not None:
-        console.print(_grid_table(grid, model))
-        errors = [abs(error) for row in _errors(grid, model) for error in row]
-        print(
-            f"Predicted against measured: off by {percent(fmean(errors))} in the mean, {percent(max(errors))} at "
-            f"most; every point took {duration(grid.seconds)}, {grid.seconds / profile.seconds:.1f} times as long."
-        )
-    for file in files:
-        print(f"Wrote {file}")
+    yield f"Knee: {formatting.cores(wanted.cpus)}{memory} for {percent(wanted.speed)} of its best speed."
+    if model.compute is not None:
+        yield f"Compute: a pass takes as long as that of {model.compute.fixed_samples:.3g} samples more."
+        yield f"Error of that line: {model.compute.error}."
+    if model.network is not None and model.network.measured is not None:
+        communicates = three_figures(1000 * (model.network.measured["local_seconds"] or 0.0))
+        yield f"Network of this machine: two workers communicate for {communicates} ms a step, partly hidden."
+        yield f"Error of that law: {model.network.error}."
+
+
+def _show_grid(grid: Grid, model: Model, profile: Profile) -> None:
+    """What every point gave, and how far off the predictions were."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(_grid_table(grid, model))
+    off_of_shares = _errors_of_shares(grid, model, profile)
+    if grid.samples:
+        heads = [counted_samples(samples) for samples in grid.samples]
+        console.print(_errors_table("all cached", heads, grid, grid.share_rates, off_of_shares))
+    errors = [abs(error) for row in (*_errors(grid, model), *off_of_shares) for error in row]
+    print(
+        f"Predicted against measured: off by {percent(fmean(errors))} in the mean, {percent(median(errors))} in the "
+        f"median, {percent(max(errors))} at most; every point took {duration(grid.seconds)}, "
+        f"{grid.seconds / profile.seconds:.1f} times as long."
+    )
 
 
 def draw(profile: Profile, model: Model, grid: Grid | None, path: Path) -> list[Path]:
@@ -217,14 +271,26 @@ def _rates_table(profile: Profile) -> Any:
 
 
 def _grid_table(grid: Grid, model: Model) -> Any:
+    heads = [_memory_name(model, memory) for memory in grid.memory_gb]
+    return _errors_table("whole batch", heads, grid, grid.rates, _errors(grid, model))
+
+
+def _errors_table(
+    title: str,
+    heads: Sequence[str],
+    grid: Grid,
+    rows: Sequence[Sequence[Rate]],
+    off: Sequence[Sequence[float]],
+) -> Any:
     """Measured steps a second with their confidence, and how far off the prediction is."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table("cores", box=SIMPLE_HEAD, title="measured steps/s (predicted)", title_justify="left")
-    for memory in grid.memory_gb:
-        table.add_column(_memory_name(model, memory), justify="right")
-    for cores, rates, errors in zip(grid.cpus, grid.rates, _errors(grid, model), strict=True):
+    title = f"measured steps/s (predicted), {title}"
+    table = Table("cores", box=SIMPLE_HEAD, title=title, title_justify="left")
+    for head in heads:
+        table.add_column(head, justify="right")
+    for cores, rates, errors in zip(grid.cpus, rows, off, strict=True):
         cells = [
             f"{three_figures(rate.steps_per_s)} ±{100 * rate.error:.0f}% ({100 * error:+.1f}%)"
             for rate, error in zip(rates, errors, strict=True)
@@ -248,6 +314,13 @@ def _grid_document(grid: Grid, model: Model, profile: Profile) -> dict[str, Any]
             for cores, rates, errors in zip(grid.cpus, grid.rates, _errors(grid, model), strict=True)
             for memory, rate, error in zip(grid.memory_gb, rates, errors, strict=True)
         ],
+        "shares": [
+            {"cores": cores, "samples": samples, **vars(rate), "predicted_off_by": error}
+            for cores, rates, errors in zip(
+                grid.cpus, grid.share_rates, _errors_of_shares(grid, model, profile), strict=True
+            )
+            for samples, rate, error in zip(grid.samples, rates, errors, strict=True)
+        ],
     }
 
 
@@ -259,6 +332,18 @@ def _errors(grid: Grid, model: Model) -> list[list[float]]:
             for memory, rate in zip(grid.memory_gb, rates, strict=True)
         ]
         for cores, rates in zip(grid.cpus, grid.rates, strict=True)
+    ]
+
+
+def _errors_of_shares(grid: Grid, model: Model, profile: Profile) -> list[list[float]]:
+    """As `_errors`, for workers that share the batch."""
+    whole = 0 if profile.compute is None else profile.compute.samples
+    return [
+        [
+            predicted_of_share(model, cores, samples / whole) / rate.steps_per_s - 1
+            for samples, rate in zip(grid.samples, rates, strict=True)
+        ]
+        for cores, rates in zip(grid.cpus, grid.share_rates, strict=True)
     ]
 
 

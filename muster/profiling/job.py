@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,7 +54,7 @@ class JobToProfile:
     patience_seconds: float = 300.0
     """For its first step, and for each filling of its cache."""
     gpu: str | None = None
-    """What CUDA_VISIBLE_DEVICES calls the one that it may use; None: what this process itself may."""
+    """Names for CUDA_VISIBLE_DEVICES, one for each worker, by commas; None: those that this process itself may use."""
 
     def check(self) -> None:
         """Refuses a command that there is not."""
@@ -61,6 +62,11 @@ class JobToProfile:
             raise InputError(Problem("COMMAND", "allowed: a command, as: muster profile -- python train.py"))
         if shutil.which(self.command[0]) is None:
             raise InputError(Problem("COMMAND", "there is no such command", found=self.command[0]))
+
+    @property
+    def gpu_names(self) -> list[str]:
+        """The GPUs that are named."""
+        return self.gpu.split(",") if self.gpu else []
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,12 @@ class ProgressReport:
     cache_full_gb: float = 0.0
     cache_all_gb: float = 0.0
     """Of every cached data set, those too that the steps do not walk."""
+    elastic: bool = False
+    """Whether its batches can be shared among workers."""
+    profiled_share: int = 0
+    """Workers among whom the batch is shared that it repeats; 0: it repeats none."""
+    share_samples: int = 0
+    share_passes: int = 0
 
 
 class RunningJob:
@@ -96,7 +108,8 @@ class RunningJob:
         self._quota = quota
         self._group = None if quota is None else quota.group
         self._on_progress = on_progress
-        self._process: subprocess.Popen[bytes] | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
+        """By rank."""
         self._grants: CpuGrants = quota or AffinityGrants(self._pids)
         self._starts = 0
         self._last_report: ProgressReport | None = None
@@ -104,53 +117,83 @@ class RunningJob:
         self._output_read = 0
         self._cores = self._cache_gb = 0.0
         self._cached_only = False
+        self._share, self._workers = 0, 1
 
     @property
     def has_quota(self) -> bool:
         """Whether it can be given fractions of a core."""
         return self._group is not None
 
-    def start(self, *, cores: float, cache_gb: float, cached_only: bool) -> ProgressReport:
-        """Starts the command again, waits until its cache is filled, and returns its last report."""
+    def start(
+        self, *, cores: float, cache_gb: float, cached_only: bool, share: int = 0, workers: int = 1
+    ) -> ProgressReport:
+        """Starts the command again, waits until its cache is filled, and returns its last report.
+
+        With a `share` it repeats one batch; each of `workers` processes takes as much of it as if it were so many.
+        """
         self.end()
         self._starts += 1
         self._cache_gb, self._cached_only, self._cores = cache_gb, cached_only, cores
+        self._share, self._workers = share, workers
         self._last_report, self._reports, self._output_read = None, 0, 0
         self._run_dir.mkdir()
         begin_start(self._run_dir, 1)
         command = list(self._job.command)
+        if self._group is not None:
+            command = self._group.entering(command)
+        for rank, environment in enumerate(self._environments()):
+            with self._output(rank).open("wb") as output:
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                )
+            self._processes.append(process)
+        self._grants.give(cores)
+        return self._warm()
+
+    def _environments(self) -> Iterator[dict[str, str]]:
+        """The variables of each rank; several have those of torchrun."""
         environment = {
             # As `muster submit` does; a job computes with as many threads as it will have later.
             "OMP_NUM_THREADS": "1",
             **os.environ,
             "MUSTER_RUN_DIR": str(self._run_dir),
             "MUSTER_EPOCH": "1",
-            "MUSTER_CACHE_GB": repr(cache_gb),
-            "MUSTER_CACHED_ONLY": str(int(cached_only)),
+            "MUSTER_CACHE_GB": repr(self._cache_gb),
+            "MUSTER_CACHED_ONLY": str(int(self._cached_only)),
+            "MUSTER_PROFILED_SHARE": str(self._share),
             # It is never resumed, and writing would disturb the measurement.
             "MUSTER_CHECKPOINT_SECONDS": repr(1e9),
             "PYTHONUNBUFFERED": "1",
         }
         if self._job.gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = self._job.gpu
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                command if self._group is None else self._group.entering(command),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
-        self._grants.give(cores)
-        return self._warm()
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(self._job.gpu_names[: self._workers])
+        if self._workers == 1:
+            yield environment
+            return
+        count, address = str(self._workers), {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        counts = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+        for rank in map(str, range(self._workers)):
+            yield {**environment, **address, **counts, "RANK": rank, "LOCAL_RANK": rank}
 
     def set_cache(self, gigabytes: float) -> ProgressReport:
         """Another size of the cache, from the next step on; returns once it is filled."""
         self._cache_gb = gigabytes
         give_notice(self._run_dir, 1, cache_gb=gigabytes)
         return self._warm()
+
+    def set_share(self, share: int) -> None:
+        """Repeats its batch as the fullest of so many workers from now on; returns once it does."""
+        self._share = share
+        give_notice(self._run_dir, 1, profiled_share=share)
+        report = self._next(None)
+        while report.profiled_share != share:
+            report = self._next(report)
 
     def give_cpus(self, cores: float) -> None:
         """From now on the job has so many cores."""
@@ -175,7 +218,7 @@ class RunningJob:
                 how_sure = (
                     "" if rate is None else f", {rate.steps_per_s:.4g} steps/s ± {100 * rate.error:.1f} %"
                 )
-                self._on_progress(f"{counted_cores(cores)}: window {len(windows)}{how_sure}")
+                self._on_progress(f"{self._what(cores)}: window {len(windows)}{how_sure}")
                 if rate is not None and (rate.sure or len(windows) >= precision.most_windows):
                     used = self._used_seconds()
                     if used is None or used_before is None or report.start != first.start:
@@ -185,16 +228,21 @@ class RunningJob:
                     ), report
             last = report
 
+    def _what(self, cores: float) -> str:
+        workers = f", {self._workers} workers" if self._workers > 1 else ""
+        share = f", 1/{self._share * self._workers} of a batch" if self._share else ""
+        return f"{counted_cores(cores)}{workers}{share}"
+
     def end(self) -> None:
         """Kills what runs."""
-        if self._process is None:
-            return
-        if self._group is not None:
+        if self._processes and self._group is not None:
             self._group.kill()
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._process = None
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+        self._processes = []
 
     def _used_seconds(self) -> float | None:
         return None if self._quota is None else self._quota.used_seconds()
@@ -203,17 +251,16 @@ class RunningJob:
     def _run_dir(self) -> Path:
         return self._folder / f"start-{self._starts}"
 
-    @property
-    def _output(self) -> Path:
-        return self._folder / f"start-{self._starts}.log"
+    def _output(self, rank: int) -> Path:
+        return self._folder / f"start-{self._starts}-{rank}.log"
 
     def _pids(self) -> Iterable[int]:
-        """The processes of the job's session."""
-        assert self._process is not None
+        """The processes of the job's sessions."""
+        sessions = {process.pid for process in self._processes}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with suppress(OSError):
-                    if os.getsid(int(entry.name)) == self._process.pid:
+                    if os.getsid(int(entry.name)) in sessions:
                         yield int(entry.name)
 
     def _warm(self) -> ProgressReport:
@@ -239,25 +286,34 @@ class RunningJob:
             if report is not None and (before is None or report.at > before.at):
                 self._reports += 1
                 return report
-            assert self._process is not None
-            status = self._process.poll()
-            if status is not None:
-                return self._again(status, report)
+            ended = {rank: process.poll() for rank, process in enumerate(self._processes)}
+            statuses = {rank: status for rank, status in ended.items() if status is not None}
+            if statuses:
+                # One that failed says more than those that ended because of it, or well.
+                rank = max(statuses, key=lambda rank: (statuses[rank] > 0, statuses[rank] != 0))
+                return self._again(rank, statuses[rank], report)
             if time.monotonic() > end:
                 raise InputError(Problem("job", self._silent(report)))
             time.sleep(LOOK_SECONDS)
 
-    def _again(self, status: int, report: ProgressReport | None) -> ProgressReport:
+    def _again(self, rank: int, status: int, report: ProgressReport | None) -> ProgressReport:
         """Starts an ended job again if its start was of any use; returns the first report."""
         if status not in (0, EXIT_STOPPED):
-            raise InputError(Problem("job", f"ended with status {status}{self._tail()}"))
+            which = f"rank {rank} of {self._workers} " if self._workers > 1 else ""
+            raise InputError(Problem("job", f"{which}ended with status {status}{self._tail(rank)}"))
         if report is None:
             raise InputError(Problem("job", f"ended before it had reported a step{self._tail()}"))
         if self._reports < _LEAST_REPORTS:
             what = "ends within seconds, too soon to be measured; give it more epochs or samples"
             raise InputError(Problem("job", what))
         self._on_progress("the job has ended; starting it again")
-        return self.start(cores=self._cores, cache_gb=self._cache_gb, cached_only=self._cached_only)
+        return self.start(
+            cores=self._cores,
+            cache_gb=self._cache_gb,
+            cached_only=self._cached_only,
+            share=self._share,
+            workers=self._workers,
+        )
 
     def _silent(self, report: ProgressReport | None) -> str:
         waited = f"{self._job.patience_seconds:g} s"
@@ -271,14 +327,14 @@ class RunningJob:
             f"say --progress 'step (?P<step>\\d+)'{self._tail()}"
         )
 
-    def _tail(self) -> str:
-        lines = self._output.read_text(errors="replace").split("\n")
+    def _tail(self, rank: int = 0) -> str:
+        lines = self._output(rank).read_text(errors="replace").split("\n")
         said = [line.rstrip() for line in lines if line.strip()][-_TAIL_LINES:]
         return "; it said last:\n  " + "\n  ".join(said) if said else "; it wrote nothing"
 
     def _look(self) -> ProgressReport | None:
         if self._job.unchanged is not None:
-            step, self._output_read = self._job.unchanged.read_progress(self._output, self._output_read)
+            step, self._output_read = self._job.unchanged.read_progress(self._output(0), self._output_read)
             now, report = time.monotonic(), self._last_report
             if step is not None and (
                 report is None or (step != report.step and now - report.at >= REPORT_SECONDS)
@@ -290,6 +346,13 @@ class RunningJob:
             return None
         known = {field.name: written[field.name] for field in fields(ProgressReport) if field.name in written}
         return ProgressReport(**known, start=self._starts)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
 
 
 @contextmanager

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from muster.problems import InputError, Problem
+from muster.profiling.compute import ComputeProfile, measure_compute
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, ProgressCallback, ProgressReport, RunningJob, running
 from muster.profiling.knee_search import search_knee
 from muster.profiling.miss_cost import rate_beside
-from muster.profiling.rates import Precision, Rate, visited_again
+from muster.profiling.rates import Precision, Rate
+from muster.profiling.visits import Visits
+from muster.profiling.workers import WorkersProfile, measure_workers, worker_counts
 
 CACHE_GB = 0.25
 """Held while CPU points run: what stands in it is read again and again, as if everything stood in it."""
@@ -60,82 +63,85 @@ class Profile:
     """Of the largest point, from its first visit to its last, relative."""
     steady: bool
     """Whether the intervals of those two meet."""
+    compute: ComputeProfile | None = None
+    """None: the job does not report by muster.training, so it cannot repeat a batch."""
+    workers: WorkersProfile | None = None
+    """None: of one worker only."""
 
 
 def profile_job(
-    job: JobToProfile, *, most_cpus: float | None = None, precision: Precision, on_progress: ProgressCallback
+    job: JobToProfile,
+    *,
+    most_cpus: float | None = None,
+    most_workers: int | None = None,
+    precision: Precision,
+    on_progress: ProgressCallback,
 ) -> Profile:
-    """Runs the job at the fewest points that show what it is sensitive to."""
+    """Runs the job at the fewest points that show what it is sensitive to.
+
+    `most_workers` None: as many as there are GPUs, if the script can share its batch.
+    """
     with running(job, on_progress) as run:
         points = cpu_points(most_cpus, fractions=run.has_quota)
+        counts = worker_counts(most_workers, job.gpu_names, points[-1])
         begin = time.monotonic()
-        run.start(cores=points[-1], cache_gb=CACHE_GB, cached_only=True)
-        measured = _CpuPoints(run, precision)
-        measured.search(points)
-        first, last = measured.visit_again()
-        # What is known better now may have moved the knee; most often nothing is left to run.
-        measured.search(points)
+        report = run.start(cores=points[-1], cache_gb=CACHE_GB, cached_only=True)
+        if not report.elastic:
+            counts = _only_one(counts, most_workers)
+        measured = Visits(run.measure, precision)
+        first, last = visit_knee(measured, points)
         reading = None
         if measured.last_report.cache_full_gb:
             reading = _reading(run, points[-1], measured.rates, measured.last_report, precision)
-        seconds = time.monotonic() - begin
+        compute, workers = (None, None)
+        if job.unchanged is None:
+            compute, workers = _without_input(run, counts, points[-1], precision)
         return Profile(
-            points,
-            dict(sorted(measured.rates.items())),
-            reading,
-            run.has_quota,
-            seconds,
-            last.steps_per_s / first.steps_per_s - 1,
-            first.agrees_with(last),
+            points=points,
+            rates=dict(sorted(measured.rates.items())),
+            reading=reading,
+            by_quota=run.has_quota,
+            seconds=time.monotonic() - begin,
+            drift=last.steps_per_s / first.steps_per_s - 1,
+            steady=first.agrees_with(last),
+            compute=compute,
+            workers=workers,
         )
 
 
-class _CpuPoints:
-    """CPU points of a running job, each visited once or twice."""
+def _without_input(
+    run: RunningJob, counts: Sequence[int], cores: float, precision: Precision
+) -> tuple[ComputeProfile | None, WorkersProfile | None]:
+    """What one worker computes, and what several do; each has its part of the cores."""
+    of_a_worker = cores / counts[-1]
+    compute = measure_compute(run, of_a_worker, precision)
+    if compute is None or counts[-1] == 1:
+        return compute, None
+    return compute, measure_workers(run, counts[1:], of_a_worker, compute.samples, precision)
 
-    def __init__(self, run: RunningJob, precision: Precision) -> None:
-        self._run = run
-        self._precision = precision
-        # Two visits together have the windows of a point.
-        self._of_a_visit = replace(precision, most_windows=precision.most_windows // 2)
-        self.rates: dict[float, Rate] = {}
-        self.last_report = ProgressReport(0, 0.0)
-        """The job's last report."""
 
-    def search(self, points: Sequence[float]) -> None:
-        """Visits what the search for the knee needs and has not been visited."""
-        search_knee(points, self._at, lambda rate: rate.steps_per_s, KNEE_THRESHOLD)
+def _only_one(counts: tuple[int, ...], most_workers: int | None) -> tuple[int, ...]:
+    """Of a script that does not share its batch; refuses more workers that were asked for."""
+    if most_workers is not None and counts[-1] > 1:
+        what = (
+            "allowed: 1 for a script that does not share its batch among workers. "
+            "Hint: run.steps(..., elastic=True), docs/how-to/elastic.md"
+        )
+        raise InputError(Problem("--workers", what, found=most_workers))
+    return (1,)
 
-    def visit_again(self) -> tuple[Rate, Rate]:
-        """Goes back, from the smallest point to the largest, over all that are not sure; the largest's two visits.
 
-        What drifts at an even pace, the job in its first minute or a machine that others use, thus weighs alike
-        on every point. Where the largest point's visits disagree, the sure ones are visited too.
-        """
-        *others, most = sorted(self.rates)
-        first, once = self.rates[most], [cores for cores in others if self.rates[cores].sure]
-        for cores in others:
-            if cores not in once:
-                self._again(cores)
-        last = self._again(most)
-        if not first.agrees_with(last):
-            for cores in once:
-                self._again(cores)
-        return first, last
+def visit_knee(visits: Visits, points: Sequence[float]) -> tuple[Rate, Rate]:
+    """Visits the CPU points that the search for the knee needs; returns the two visits of the largest."""
+    search_knee(points, visits.at, _speed, KNEE_THRESHOLD)
+    largest = visits.visit_again()
+    # What is known better now may have moved the knee; most often nothing is left to run.
+    search_knee(points, visits.at, _speed, KNEE_THRESHOLD)
+    return largest
 
-    def _at(self, cores: float) -> Rate:
-        if cores not in self.rates:
-            self.rates[cores] = self._visit(cores)
-        return self.rates[cores]
 
-    def _again(self, cores: float) -> Rate:
-        again = self._visit(cores)
-        self.rates[cores] = visited_again(self.rates[cores], again, self._precision)
-        return again
-
-    def _visit(self, cores: float) -> Rate:
-        rate, self.last_report = self._run.measure(cores, self._of_a_visit)
-        return rate
+def _speed(rate: Rate) -> float:
+    return rate.steps_per_s
 
 
 def _reading(

@@ -120,7 +120,7 @@ def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> Mod
     entry["cpus"][:n_cpus] = model.cpus_per_gpu
     entry["memory"][:n_memory] = model.memory_gb_per_gpu
     entry["reference_seconds"] = model.seconds_per_iteration
-    entry["compute_seconds"] = seconds[-1, -1]
+    entry["compute_seconds"] = model.compute_seconds if speed == model.speed else seconds[-1, -1]
     if model.dataset is not None:
         entry["batch_gb"] = model.batch * model.dataset.sample_gb
         entry["dataset_gb"] = model.dataset.size_gb

@@ -37,6 +37,8 @@ class Share(NamedTuple):
     weight: float
     is_last: bool
     """Whether the rank has no further part of this batch."""
+    size: int
+    """Its samples; 0: not known."""
 
 
 class Batches(Protocol):
@@ -84,10 +86,11 @@ class _SequenceBatches:
             seed_from(self._seed, _BATCH, self._epoch, number)
             batch = self._batches[number]
             if self._division is None:
-                yield Share(batch, 1.0, is_last=True)
+                yield Share(batch, 1.0, is_last=True, size=0)
                 continue
             for part in self._division.parts(_size(batch)):
-                yield Share(_samples(batch, part.begin, part.end), part.weight, part.is_last)
+                samples = _samples(batch, part.begin, part.end)
+                yield Share(samples, part.weight, part.is_last, part.end - part.begin)
 
 
 def _size(batch: Any) -> int:
@@ -156,10 +159,11 @@ class _LoaderBatches:
 
     def rest(self, position: int) -> Iterator[Share]:
         self._order.go_to(position)
+        batched = self._loader.batch_sampler is not None
         with held_up():
             batches = iter(self._positioned)
         for part in self._order.parts():
-            yield Share(next(batches), part.weight, part.is_last)
+            yield Share(next(batches), part.weight, part.is_last, part.end - part.begin if batched else 0)
 
 
 class _SeededSamples:

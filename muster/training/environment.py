@@ -28,6 +28,11 @@ class Environment:
     """Seconds between periodic checkpoints; 0: after every step."""
     cached_only: bool
     """For a profile: cached data sets give only samples that the cache keeps, as if it kept all of them."""
+    profiled_share: int
+    """For a profile: batches are shared among so many workers more than there are; 0: they are not.
+
+    The first batch comes again and again then, but with `cached_only`.
+    """
 
 
 def read_environment() -> Environment:
@@ -50,15 +55,18 @@ def read_environment() -> Environment:
     cached_only = environment.get("MUSTER_CACHED_ONLY", "0")
     if cached_only not in ("0", "1"):
         problems.append(Problem("MUSTER_CACHED_ONLY", "allowed: 0 or 1", found=cached_only))
+    profiled_share = _number(environment, "MUSTER_PROFILED_SHARE", 0.0, problems, whole=True)
     if problems:
         raise InputError(*problems)
     run_dir = None if folder is None else Path(folder)
     if run_dir is not None and of_slurm_job:  # no launcher has done it
         make_older_starts_stale(run_dir, epoch)
-    return Environment(run_dir, epoch, cache_gb, checkpoint_seconds, cached_only == "1")
+    return Environment(run_dir, epoch, cache_gb, checkpoint_seconds, cached_only == "1", int(profiled_share))
 
 
-def _number(environment: Mapping[str, str], name: str, default: float, problems: list[Problem]) -> float:
+def _number(
+    environment: Mapping[str, str], name: str, default: float, problems: list[Problem], *, whole: bool = False
+) -> float:
     text = environment.get(name)
     if text is None:
         return default
@@ -66,6 +74,7 @@ def _number(environment: Mapping[str, str], name: str, default: float, problems:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        problems.append(Problem(name, "allowed: a number from 0 on", found=text))
+    if not (math.isfinite(value) and value >= 0 and (not whole or value.is_integer())):
+        kind = "whole number" if whole else "number"
+        problems.append(Problem(name, f"allowed: a {kind} from 0 on", found=text))
     return value

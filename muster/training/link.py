@@ -14,6 +14,7 @@ from muster.training.cache import CachedDataset, cache_report, grant
 from muster.training.checkpoints import Checkpoints, load_checkpoint
 from muster.training.randomness import random_state
 from muster.training.ranks import Ranks
+from muster.training.repeated import RepeatedBatch
 from muster.training.run_folder import EXIT_STOPPED, RunFolder, Stale
 from muster.training.states import devices_of, states_of
 from muster.training.stopping import StopSignal
@@ -73,6 +74,9 @@ class SchedulerLink:
         """The cached data sets that the steps go through; none: not known."""
         self.elastic = False
         """Whether the next start may have another number of ranks."""
+        self.repeated: RepeatedBatch | None = None
+        """In a profile of compute, the batch that comes again and again."""
+        self._wanted_share = 0
         with self._unless_stale():
             folder.check_newest()
         self._stop = StopSignal()
@@ -101,7 +105,12 @@ class SchedulerLink:
         now = time.monotonic()
         save_due = self.ranks.is_first and now - self._saved_at >= self._checkpoint_seconds
         next_look = self._step_of_next_look(place.step, now) if self.ranks.is_first else 0
-        stop, save, self._next_look = self.ranks.largest([self._stop.asked, save_due, next_look])
+        # The first rank's, as another may not have read the notice yet.
+        share = self._wanted_share if self.ranks.is_first else 0
+        agreed = self.ranks.largest([self._stop.asked, save_due, next_look, share])
+        stop, save, self._next_look, share = agreed
+        if self.repeated is not None and share:
+            self.repeated.share_among(share)
         if stop or save:
             self._save(place, state)
         if stop:
@@ -144,6 +153,7 @@ class SchedulerLink:
             self._stop.asked |= notice.stop
             if notice.cache_gb is not None:
                 grant(notice.cache_gb)
+            self._wanted_share = notice.profiled_share or self._wanted_share
 
     def _save(self, place: Place, state: Mapping[str, Any], *, finished: bool = False) -> None:
         ranks = self.ranks.gathered({"place": asdict(place), "random": random_state()})
@@ -183,6 +193,7 @@ class SchedulerLink:
             "ranks": self.ranks.count,
             "elastic": self.elastic,
             **cache_report(self.walked),
+            **self._share_report(),
             "problems": self._problems,
         }
         with self._unless_stale():
@@ -191,6 +202,16 @@ class SchedulerLink:
             except OSError as error:
                 self.say(f"no report at step {place.step}: {error.strerror or error}")
         self._reported_step, self._reported_at = place.step, now
+
+    def _share_report(self) -> dict[str, int]:
+        batch = self.repeated
+        if batch is None:
+            return {}
+        return {
+            "profiled_share": batch.workers,
+            "share_samples": batch.samples,
+            "share_passes": batch.passes,
+        }
 
     def say(self, what: str) -> None:
         """In the job's output, and in its reports."""

@@ -8,10 +8,11 @@ from typing import Any
 from muster.problems import InputError, Problem
 from muster.training.batches import Batches, Epoch, batches_of
 from muster.training.cache import caches_in
-from muster.training.environment import read_environment
+from muster.training.environment import Environment, read_environment
 from muster.training.link import Place, Saved, SchedulerLink
 from muster.training.randomness import begin_rank, set_random_state, undisturbed
 from muster.training.ranks import Ranks
+from muster.training.repeated import RepeatedBatch
 from muster.training.run_folder import RunFolder
 from muster.training.shares import Division
 from muster.training.states import check_states, restore_states
@@ -27,15 +28,16 @@ def join(*, seed: int = 0) -> TrainingRun:
         raise InputError(problem)
     environment = read_environment()
     if environment.run_dir is None:
-        return TrainingRun(seed, None)
+        return TrainingRun(seed, None, environment)
     folder = RunFolder(environment.run_dir, environment.epoch)
-    return TrainingRun(seed, SchedulerLink(folder, environment.checkpoint_seconds))
+    link = SchedulerLink(folder, environment.checkpoint_seconds)
+    return TrainingRun(seed, link, environment)
 
 
 class TrainingRun:
     """One start of a job. Made by `join`."""
 
-    def __init__(self, seed: int, link: SchedulerLink | None) -> None:
+    def __init__(self, seed: int, link: SchedulerLink | None, environment: Environment) -> None:
         self.step = 0
         """Steps done since the job's first start."""
         self.epoch = 0
@@ -48,6 +50,7 @@ class TrainingRun:
         """What to multiply the mean loss of the present batch with: 1, unless an elastic job's batch is divided."""
         self._seed = seed
         self._link = link
+        self._environment = environment
         self._position = 0
         self._now = Epoch(0, "")
         self._apart: bool | None = None
@@ -90,9 +93,14 @@ class TrainingRun:
         check_states(state)
         self._state, self._accumulate = state, accumulate
         self._elastic, self._local_batch = elastic, local_batch
+        batches = batches_of(loader, self._seed)
+        repeated = None
+        if self._environment.profiled_share and not self._environment.cached_only:
+            repeated = RepeatedBatch(batches, self._environment.profiled_share)
         if self._link is not None:
             self._link.walked, self._link.elastic = caches_in(loader), elastic
-        return self._steps(batches_of(loader, self._seed), state, epochs)
+            self._link.repeated = repeated
+        return self._steps(repeated or batches, state, epochs)
 
     def finish(self) -> None:
         """Training is over with the present batch, though there are more; all processes have to say so.
@@ -119,7 +127,10 @@ class TrainingRun:
     def _walk(self, batches: Batches, state: Mapping[str, Any], epochs: int) -> Iterator[Any]:
         ranks = Ranks(alone=self._link is None and not self._elastic)
         if self._elastic:
-            batches.divide(Division(ranks.rank, ranks.count, self._local_batch))
+            division = Division(ranks.rank, ranks.count, self._local_batch)
+            if self._environment.cached_only:
+                division = division.shared_among(max(self._environment.profiled_share, 1))
+            batches.divide(division)
         had_finished = self._resume(batches, ranks, state, epochs)
         place = self._place()
         begun = True

@@ -46,6 +46,8 @@ class Notice:
     stop: bool
     cache_gb: float | None
     """None: what the start was given."""
+    profiled_share: int | None = None
+    """Workers among whom a profile's batch is shared; None: as at the start."""
 
 
 class RunFolder:
@@ -91,7 +93,9 @@ class RunFolder:
         notice = _read_json(path)
         if notice.get("epoch") != self.epoch:
             return None
-        return Notice(stop=bool(notice.get("stop", False)), cache_gb=_gigabytes(path, notice))
+        return Notice(
+            bool(notice.get("stop", False)), _gigabytes(path, notice), _profiled_share(path, notice)
+        )
 
     def report(self, progress: dict[str, Any]) -> None:
         """Publishes how far the job is."""
@@ -209,12 +213,22 @@ def _own_as(of: Path, path: Path) -> None:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def give_notice(run_dir: Path, epoch: int, *, stop: bool = False, cache_gb: float | None = None) -> None:
+def give_notice(
+    run_dir: Path,
+    epoch: int,
+    *,
+    stop: bool = False,
+    cache_gb: float | None = None,
+    profiled_share: int | None = None,
+) -> None:
     """Gives the start `epoch` its instructions; replaces the notice before.
 
     It is not flushed to the disk: a machine that crashes takes the start with it, and its notice is void then.
     """
-    _write(run_dir, _NOTICE, {"epoch": epoch, "stop": stop, "cache_gb": cache_gb}, flushed=False)
+    notice = {"epoch": epoch, "stop": stop, "cache_gb": cache_gb}
+    if profiled_share is not None:
+        notice["profiled_share"] = profiled_share
+    _write(run_dir, _NOTICE, notice, flushed=False)
 
 
 def read_progress(run_dir: Path, epoch: int | None = None) -> dict[str, Any] | None:
@@ -311,3 +325,11 @@ def _gigabytes(path: Path, notice: dict[str, Any]) -> float | None:
     if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
         raise InputError(Problem(str(path), "allowed: a number from 0 on", column="cache_gb", found=value))
     return float(value)
+
+
+def _profiled_share(path: Path, notice: dict[str, Any]) -> int | None:
+    value = notice.get("profiled_share")
+    if value is None or (isinstance(value, int) and value >= 1):
+        return value
+    what = "allowed: a whole number from 1 on"
+    raise InputError(Problem(str(path), what, column="profiled_share", found=value))

@@ -29,6 +29,10 @@ class Division:
     local_batch: int | None = None
     """Most samples that a rank processes at once; None: any number."""
 
+    def shared_among(self, workers: int) -> Division:
+        """That of the fullest of so many workers that would be in this rank's place: the last of them."""
+        return Division((self.rank + 1) * workers - 1, self.ranks * workers, self.local_batch)
+
     def parts(self, size: int) -> list[BatchPart]:
         """This rank's parts of a total batch of that many samples; every rank has as many parts.
 

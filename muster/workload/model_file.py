@@ -68,6 +68,7 @@ class ComputeFile(BaseModel):
 
     fixed_samples: _NotNegative
     largest_batch: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    seconds: _Positive | None = None
     source: _Word | None = None
     error: _Word | None = None
 
@@ -97,10 +98,10 @@ class MeasuredFile(BaseModel):
     compute_seconds: _Positive
     local_seconds: _NotNegative
     local_seconds_per_gpu: _NotNegative
-    uplink_seconds: _NotNegative
-    uplink_seconds_per_gpu: _NotNegative
+    uplink_seconds: _NotNegative | None = None
+    uplink_seconds_per_gpu: _NotNegative | None = None
     overlap: Annotated[float, Field(ge=1, le=10)]
-    nic_gb_per_s: _Positive
+    nic_gb_per_s: _Positive | None = None
 
 
 class NetworkFile(BaseModel):
@@ -157,6 +158,8 @@ class ModelFile(BaseModel):
     efficiency: EfficiencyFile | None = None
 
 
+BETWEEN_MACHINES = ("uplink_seconds", "uplink_seconds_per_gpu", "nic_gb_per_s")
+"""Fields of `[network.measured]` that are absent where one machine was measured."""
 INPUT_FIELDS = (
     "family",
     "batch",
@@ -186,8 +189,9 @@ _ALLOWED: Mapping[str, str] = {
     "gpu_types": "allowed: a table [gpu_types.NAME] with speed or compute_scale",
     "fixed_samples": "allowed: a number from 0 on (samples that take as long as the fixed part of a pass)",
     "largest_batch": "allowed: a whole number of samples that one GPU holds at once, at least batch",
+    "seconds": "allowed: a number above 0 (seconds of a pass over batch samples that waits for no input)",
     "error": "allowed: a sentence in quotes on how far the numbers are off",
-    "compute": "allowed: a table [compute] with fixed_samples and if wanted largest_batch, source, error",
+    "compute": "allowed: a table [compute] with fixed_samples and if wanted largest_batch, seconds, source, error",
     "efficiency": "allowed: a table [efficiency] with progress, noise_scale, source, licence, error",
     "progress": "allowed: a list of shares of the work, from 0 on and below 1",
     "noise_scale": "allowed: a list of numbers of samples from 0 on, one for each share of progress",
@@ -355,6 +359,7 @@ def _contradictions(fields: ModelFile) -> list[Contradiction]:
         *_unclear_gpu_types(fields),
         *_references_off_the_axes(fields),
         *_batches_beyond_the_gpu(fields),
+        *_compute_slower_than_all_of_it(fields),
         *_unclear_networks(fields),
         *_unclear_efficiencies(fields),
     ]
@@ -422,11 +427,32 @@ def _batches_beyond_the_gpu(fields: ModelFile) -> Iterator[Contradiction]:
         yield "compute.largest_batch", most, f"allowed: at least batch, {fields.batch}, which a GPU holds"
 
 
+def _compute_slower_than_all_of_it(fields: ModelFile) -> Iterator[Contradiction]:
+    """Seconds of compute that no iteration of the matrix has, or that the network's profile states."""
+    if fields.compute is None or fields.compute.seconds is None:
+        return
+    if not fields.speed:
+        yield "compute.seconds", fields.compute.seconds, "without speed they are compute_seconds of [network]"
+        return
+    fastest = fields.seconds_per_iteration / max(max(row) for row in fields.speed)
+    if fields.compute.seconds > fastest * (1 + _REFERENCE_TOLERANCE):
+        what = f"allowed: at most {fastest:.6g}, the seconds of the fastest iteration of speed"
+        yield "compute.seconds", fields.compute.seconds, what
+
+
 def _unclear_networks(fields: ModelFile) -> Iterator[Contradiction]:
-    """A network table of both forms, or of none."""
+    """A network table of both forms, or of none, or with a part of what belongs to several machines."""
     network = fields.network
-    if network is not None and (network.compact is None) == (network.measured is None):
+    if network is None:
+        return
+    if (network.compact is None) == (network.measured is None):
         yield "network", None, "allowed: exactly one of compact and measured"
+    if network.measured is None:
+        return
+    missing = [name for name in BETWEEN_MACHINES if getattr(network.measured, name) is None]
+    if 0 < len(missing) < len(BETWEEN_MACHINES):
+        what = f"missing beside the others of {', '.join(BETWEEN_MACHINES)}; allowed: all of them, or none"
+        yield f"network.measured.{missing[0]}", None, what
 
 
 def _unclear_efficiencies(fields: ModelFile) -> Iterator[Contradiction]:

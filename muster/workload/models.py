@@ -42,13 +42,15 @@ class Dataset:
 class Compute:
     """How compute depends on the samples that a GPU takes: seconds = fixed + samples x seconds a sample.
 
-    One forward and backward pass over the model's own batch takes what the matrix says.
+    One forward and backward pass over the model's own batch takes `seconds`, or else what the matrix says.
     """
 
     fixed_samples: float
     """Samples that take as long as the fixed part of a pass."""
     largest_batch: int | None = None
     """Samples that one GPU holds at once; more are taken in several passes. None: the model's batch."""
+    seconds: float | None = None
+    """Of a pass over the model's batch. None: of an iteration at the largest point of the matrix."""
     source: str | None = None
     error: str | None = None
     """A sentence on how far the numbers are off."""
@@ -59,7 +61,7 @@ class NetworkProfile:
     """What is known of a model's gradients: the numbers of one form of `speed.network.models`."""
 
     compact: Mapping[str, float] | None = field(hash=False)
-    measured: Mapping[str, float] | None = field(hash=False)
+    measured: Mapping[str, float | None] | None = field(hash=False)
     source: str
     licence: str
     error: str
@@ -68,7 +70,9 @@ class NetworkProfile:
     @property
     def compute_seconds(self) -> float:
         """Of an iteration on one GPU, as it was profiled."""
-        return (self.measured or self.compact or {})["compute_seconds"]
+        seconds = (self.measured or self.compact or {})["compute_seconds"]
+        assert seconds is not None
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,8 @@ class Model:
     @property
     def compute_seconds(self) -> float:
         """Of an iteration on one GPU that never waits for input."""
+        if self.compute is not None and self.compute.seconds is not None:
+            return self.compute.seconds
         return (
             self.seconds_per_iteration / self.best_speed if self.input_known else self.seconds_per_iteration
         )
@@ -147,7 +153,7 @@ class Model:
 
     @property
     def best_speed(self) -> float:
-        """Speed at the largest measured CPU and memory point, where the GPU itself is the limit."""
+        """Speed at the largest measured CPU and memory point."""
         return self.speed[-1][-1]
 
 
@@ -215,8 +221,9 @@ def read_model(path: Path | str) -> Model:
     path = Path(path)
     fields = checked_model_file(path)
     if not fields.speed:
-        return _without_input(fields)
+        return _without_input(fields, _one_machine(fields, path.name))
     speed, notes = _made_monotone(fields, fields.speed, path.name, capped=True)
+    notes += _one_machine(fields, path.name)
     others = []
     for name, kind in fields.gpu_types.items():
         if kind.speed is not None:
@@ -238,7 +245,15 @@ def read_model(path: Path | str) -> Model:
     )
 
 
-def _without_input(fields: ModelFile) -> Model:
+def _one_machine(fields: ModelFile, source: str) -> tuple[str, ...]:
+    """A note where the network was measured within one machine only."""
+    measured = None if fields.network is None else fields.network.measured
+    if measured is None or measured.uplink_seconds is not None:
+        return ()
+    return (f"{source}: nothing is known of its network between machines: taken to be as fast as within one",)
+
+
+def _without_input(fields: ModelFile, notes: tuple[str, ...]) -> Model:
     """A model of which compute and network are known; its seconds are those of the network's profile."""
     assert fields.network is not None
     network = NetworkProfile(**fields.network.model_dump())
@@ -250,6 +265,7 @@ def _without_input(fields: ModelFile) -> Model:
         compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
         efficiency=Efficiency(**fields.efficiency.model_dump()) if fields.efficiency else None,
         network=network,
+        notes=notes,
     )
 
 
@@ -258,11 +274,13 @@ def _with_compute_scaled(
 ) -> tuple[tuple[float, ...], ...]:
     """Speeds on a GPU that computes `scale` times as fast, the input pipeline being what it is.
 
-    A slower GPU caps them. On a faster one only points at the best speed, where the GPU was the limit, gain:
-    the pipeline, whose rate there is not known, is taken to grow with the cores from the first such point on.
+    A slower GPU caps them. On a faster one only points where the GPU was the limit gain, at the speed of compute: the
+    pipeline, whose rate there is not known, is taken to grow with the cores from the first such point on.
     """
     table = np.array(speed)
     best, cpus = float(table.max()), np.array(fields.cpus_per_gpu)
+    if fields.compute is not None and fields.compute.seconds is not None:
+        best = fields.seconds_per_iteration / fields.compute.seconds
     full = table >= best * (1 - 1e-9)
     first = np.where(full.any(axis=0), cpus[full.argmax(axis=0)], np.inf)
     at_most = np.where(full, best * np.maximum(cpus[:, None] / first, 1.0), table)

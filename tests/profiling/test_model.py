@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.fitting.input_analytic import AnalyticInput
-from muster.profiling import Profile, Rate, model_of, model_toml, predicted_steps_per_s
-from muster.profiling.model import memory_points
-from muster.profiling.optimistic import InputProfile
+from muster.profiling.grid import predicted_steps_per_s
+from muster.profiling.model import memory_points, model_of, model_toml
+from muster.profiling.optimistic import InputProfile, Profile
+from muster.profiling.rates import Rate
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import relative_speed
 from muster.workload.models import Dataset, read_model

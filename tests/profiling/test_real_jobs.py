@@ -19,14 +19,15 @@ from muster.cgroups import find_cgroups
 from muster.cli.app import run as run_command_line
 from muster.cli.profile_view import _doubts
 from muster.problems import InputError
-from muster.profiling import JobToProfile, Precision, Profile, profile_job
 from muster.profiling.cpus import AffinityGrants, cpu_points
-from muster.profiling.job import REPORT_SECONDS, running
+from muster.profiling.job import REPORT_SECONDS, JobToProfile, running
+from muster.profiling.optimistic import Profile, profile_job
+from muster.profiling.rates import Precision
 from muster.training.unchanged import UnchangedJob
 from muster.workload.models import read_model
 from tests.cli.conftest import MUSTER
 
-from . import cached_job
+from . import cached_job, shared_job
 
 QUICK = Precision(error=0.5, least_windows=2, most_windows=2)
 PRINTING = """
@@ -139,6 +140,23 @@ def test_an_unchanged_job_by_the_command_line(
 
     assert run_command_line(words) == 2
     assert "say --overwrite" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_an_elastic_job_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, script = tmp_path / "shared.toml", str(Path(shared_job.__file__))
+    words = ["profile", "--json", "--gpu", "", "--cpus", "1", "--precision", "50", "--out", str(out)]
+    assert run_command_line([*words, "--", sys.executable, script, "elastic"]) == 0
+    compute = json.loads(capsys.readouterr().out)["compute"]
+    assert [point["samples"] for point in compute["points"]] == [6, 12, 16, 24, 48]
+    assert [point["fitted"] for point in compute["points"]] == [True, True, False, True, True]
+    model = read_model(out)
+    assert model.batch == shared_job.BATCH
+    assert model.compute is not None
+    assert model.compute.fixed_samples == pytest.approx(
+        compute["line"]["fixed"] / compute["line"]["per_sample"]
+    )
+    assert "waits for its input" in out.read_text()
 
 
 @pytest.mark.long

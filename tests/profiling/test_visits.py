@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 
-from muster.profiling.job import ProgressReport, RunningJob
-from muster.profiling.optimistic import _CpuPoints
+from muster.profiling.job import ProgressReport
+from muster.profiling.optimistic import visit_knee
 from muster.profiling.rates import Precision, Rate
+from muster.profiling.visits import Visits
 
 POINTS = tuple(float(cores) for cores in range(1, 25))
 
@@ -29,11 +29,9 @@ class Machine:
 
 
 def measured_on(machine: Machine) -> tuple[dict[float, Rate], Rate, Rate]:
-    points = _CpuPoints(cast(RunningJob, machine), Precision())
-    points.search(POINTS)
-    first, last = points.visit_again()
-    points.search(POINTS)
-    return points.rates, first, last
+    visits = Visits(machine.measure, Precision())
+    first, last = visit_knee(visits, POINTS)
+    return visits.rates, first, last
 
 
 def test_an_even_drift_weighs_alike_on_every_point() -> None:

@@ -90,7 +90,7 @@ def write_model_file(file: NetworkModelFile, path: Path) -> None:
     lines += _texts(where)
     lines += ["", "[network]", *_texts(where | {"error": file.error}), ""]
     lines.append("[network.measured]" if isinstance(file.model, MeasuredModel) else "[network.compact]")
-    lines += [f"{key} = {value:.6g}" for key, value in numbers.items()]
+    lines += [f"{key} = {value:.6g}" for key, value in numbers.items() if value is not None]
     with write_aside(path) as aside:
         aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -124,13 +124,13 @@ class MeasuredModel:
     """a within one machine."""
     local_seconds_per_gpu: float
     """b within one machine."""
-    uplink_seconds: float
-    """a across machines."""
-    uplink_seconds_per_gpu: float
+    uplink_seconds: float | None
+    """a across machines; None: not known, and taken to be as within one."""
+    uplink_seconds_per_gpu: float | None
     """b across machines."""
     overlap: float
     """k: 1, nothing of the communication hides behind the compute; 10, nearly all of it."""
-    nic_gb_per_s: float
+    nic_gb_per_s: float | None
     """Network card of the machines it was measured on: uplink seconds grow as cards get slower."""
 
     def scaled(self, factor: float) -> MeasuredModel:

@@ -216,10 +216,10 @@ def _model_arrays(models: Sequence[NetworkModel | None]) -> _ModelArrays:
             record["compute_seconds"] = model.compute_seconds
             record["local_seconds"] = model.local_seconds
             record["local_seconds_per_gpu"] = model.local_seconds_per_gpu
-            record["uplink_seconds"] = model.uplink_seconds
-            record["uplink_seconds_per_gpu"] = model.uplink_seconds_per_gpu
+            record["uplink_seconds"] = model.uplink_seconds or 0.0
+            record["uplink_seconds_per_gpu"] = model.uplink_seconds_per_gpu or 0.0
             record["overlap"] = model.overlap
-            record["nic_gb_per_s"] = model.nic_gb_per_s
+            record["nic_gb_per_s"] = model.nic_gb_per_s or 0.0
         elif model is not None:
             messages = model.messages()
             record["compute_seconds"] = messages.compute_seconds

@@ -28,7 +28,7 @@ cdef struct Model:
     double uplink_seconds
     double uplink_seconds_per_gpu
     double overlap
-    double nic_gb_per_s
+    double nic_gb_per_s  # 0: nothing is known of several machines
 
 
 cdef struct Stage:
@@ -66,7 +66,7 @@ cdef void _fill_measured(Model* model, double stretched, double slowed, Shape* s
     cdef int64_t further = max(shape.gpus - 2, <int64_t> 0)
     cdef double machines = shape.machines, racks = shape.racks
     cdef double net, uplink_gb, between_racks, longer, compute = model.compute_seconds * stretched
-    if shape.machines == 1:
+    if shape.machines == 1 or model.nic_gb_per_s == 0:
         net, stage.volume_gb = model.local_seconds + model.local_seconds_per_gpu * further, 0.0
     else:
         uplink_gb = model.uplink_seconds + model.uplink_seconds_per_gpu * further

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.fitting.compact import fit_compact
+from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.speed.network.layers import read_layers
 from muster.speed.network.model_file import (
@@ -22,6 +23,9 @@ from muster.speed.network.model_file import (
     write_model_file,
 )
 from muster.speed.network.models import CompactModel, LayeredModel, MeasuredModel
+from muster.speed.network.placement import place, shapes_of
+from muster.speed.network.speed import NetworkSpeed
+from muster.workload.models import read_model
 
 HEADER = "model,layer,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes,update_ns"
 COMPACT = CompactModel("made", 0.004, 20, 0.3, 0.3, 1.5, 0.6, 0.4, 0.1, 0.0, 0.0)
@@ -135,7 +139,10 @@ def test_unknown_models_are_insensitive_with_one_note() -> None:
 MEASURED = MeasuredModel("mine", 0.5, 0.1, 0.01, 0.4, 0.02, 2.5, 12.5)
 
 
-@pytest.mark.parametrize("model", [COMPACT, MEASURED])
+ONE_MACHINE = replace(MEASURED, uplink_seconds=None, uplink_seconds_per_gpu=None, nic_gb_per_s=None)
+
+
+@pytest.mark.parametrize("model", [COMPACT, MEASURED, ONE_MACHINE])
 def test_a_model_file_reads_back(tmp_path: Path, model: CompactModel | MeasuredModel) -> None:
     file = NetworkModelFile(model, ("other",), 'a "quoted" source', "own", "none")
     write_model_file(file, tmp_path / "m.toml")
@@ -160,6 +167,35 @@ def test_a_model_file_names_the_field_that_is_wrong(tmp_path: Path, field: str, 
     words = 'name = "m"\nsource = "s"\nlicence = "l"\n[network]\nsource = "s"\nlicence = "l"\nerror = "e"'
     with pytest.raises(InputError, match=f"measured.{field}"):
         read_model_file(written(tmp_path / "m.toml", f"{words}\n[network.measured]\n{table}\n"))
+
+
+def test_of_one_machine_nothing_is_known_beyond_it(tmp_path: Path) -> None:
+    """A gang on two machines goes as one of as many GPUs on one, uses no uplink, and a run says so."""
+    write_model_file(NetworkModelFile(ONE_MACHINE, (), "s", "l", "e"), tmp_path / "m.toml")
+    (note,) = read_model(tmp_path / "m.toml").notes
+    assert (
+        note == "m.toml: nothing is known of its network between machines: taken to be as fast as within one"
+    )
+    cluster = parse_cluster("dally-2x8x8")
+    speed = NetworkSpeed([ONE_MACHINE], cluster)
+    seconds = []
+    for gpus in ([[4]], [[2, 2]], [[2], [2]]):
+        placements = place(gpus, cluster)
+        assert placements is not None
+        shapes = shapes_of(placements, speed.tree)
+        seconds.append(float(speed.exposed_seconds(np.zeros(1, np.int64), shapes)[0]))
+    assert seconds == [seconds[0]] * 3
+    assert seconds[0] > 0
+
+
+@pytest.mark.parametrize("missing", ["uplink_seconds", "uplink_seconds_per_gpu", "nic_gb_per_s"])
+def test_a_file_has_all_of_several_machines_or_none(tmp_path: Path, missing: str) -> None:
+    model = MeasuredModel(**(asdict(MEASURED) | {missing: None}))
+    write_model_file(NetworkModelFile(model, (), "s", "l", "e"), tmp_path / "m.toml")
+    with pytest.raises(
+        InputError, match=rf"measured\.{missing}: missing beside the others of .*; allowed: all"
+    ):
+        read_model_file(tmp_path / "m.toml")
 
 
 def test_a_file_that_is_no_toml_or_has_no_form_is_refused(tmp_path: Path) -> None:
