@@ -20,7 +20,7 @@ def doubts_of_compute(profile: Profile) -> list[str]:
     compute, most = profile.compute, max(profile.rates)
     if compute is None:
         return [
-            "Compute was not measured apart: the job does not report by muster.training, or by an older one."
+            "Compute was not measured apart: it was left out, or the job does not report by a muster.training of today."
         ]
     doubts = []
     if waits_for_input(profile):

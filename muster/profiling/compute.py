@@ -92,7 +92,7 @@ def fit_of(compute: ComputeProfile) -> ComputeFit | None:
 
 
 def measure_compute(
-    run: RunningJob, cores: float, precision: Precision, workers: Sequence[int] = (*FITTED, COMPARED)
+    run: RunningJob, cores: float, precision: Precision, workers: Sequence[int]
 ) -> ComputeProfile | None:
     """Starts the job with one batch again and again; None where the job does not say what it takes of it."""
     begin = time.monotonic()

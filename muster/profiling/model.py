@@ -26,6 +26,7 @@ _PLAIN_FIELDS = (
     "reference_memory_gb_per_gpu",
     "cpus_per_gpu",
     "memory_gb_per_gpu",
+    "gpu_type",
 )
 _MOST_FIXED = 1000.0
 """Batches that the fixed part of a pass counts as, at most: more makes no difference."""
@@ -77,7 +78,8 @@ def memory_points(reading: InputProfile | None) -> tuple[float, ...]:
 def model_toml(model: Model, remarks: Sequence[str]) -> str:
     """The model as a file that `read_model` reads, the remarks as comments on top."""
     lines = [f"# {remark}" for remark in remarks]
-    lines += [f"{name} = {_toml(getattr(model, name))}" for name in _PLAIN_FIELDS]
+    plain = {name: getattr(model, name) for name in _PLAIN_FIELDS}
+    lines += [f"{name} = {_toml(value)}" for name, value in plain.items() if value is not None]
     rows = "".join(f"  {_toml(row)},\n" for row in model.speed)
     lines.append(f"speed = [\n{rows}]")
     if model.dataset is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.problems import InputError, Problem
-from muster.profiling.compute import ComputeProfile, measure_compute
+from muster.profiling.compute import COMPARED, FITTED, ComputeProfile, measure_compute
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, ProgressCallback, ProgressReport, RunningJob, running
 from muster.profiling.knee_search import search_knee
@@ -64,7 +64,7 @@ class Profile:
     steady: bool
     """Whether the intervals of those two meet."""
     compute: ComputeProfile | None = None
-    """None: the job does not report by muster.training, so it cannot repeat a batch."""
+    """None: not measured; a job that does not report by muster.training cannot repeat a batch."""
     workers: WorkersProfile | None = None
     """None: of one worker only."""
 
@@ -74,12 +74,14 @@ def profile_job(
     *,
     most_cpus: float | None = None,
     most_workers: int | None = None,
+    shares: Sequence[int] = (*FITTED, COMPARED),
     precision: Precision,
     on_progress: ProgressCallback,
 ) -> Profile:
     """Runs the job at the fewest points that show what it is sensitive to.
 
-    `most_workers` None: as many as there are GPUs, if the script can share its batch.
+    `most_workers` None: as many as there are GPUs, if the script can share its batch. Compute is measured with the
+    batch shared among each of the numbers in `shares`; without one, neither it nor several workers are.
     """
     with running(job, on_progress) as run:
         points = cpu_points(most_cpus, fractions=run.has_quota)
@@ -94,8 +96,8 @@ def profile_job(
         if measured.last_report.cache_full_gb:
             reading = _reading(run, points[-1], measured.rates, measured.last_report, precision)
         compute, workers = (None, None)
-        if job.unchanged is None:
-            compute, workers = _without_input(run, counts, points[-1], precision)
+        if shares and job.unchanged is None:
+            compute, workers = _without_input(run, counts, shares, points[-1], precision)
         return Profile(
             points=points,
             rates=dict(sorted(measured.rates.items())),
@@ -110,11 +112,11 @@ def profile_job(
 
 
 def _without_input(
-    run: RunningJob, counts: Sequence[int], cores: float, precision: Precision
+    run: RunningJob, counts: Sequence[int], shares: Sequence[int], cores: float, precision: Precision
 ) -> tuple[ComputeProfile | None, WorkersProfile | None]:
     """What one worker computes, and what several do; each has its part of the cores."""
     of_a_worker = cores / counts[-1]
-    compute = measure_compute(run, of_a_worker, precision)
+    compute = measure_compute(run, of_a_worker, precision, shares)
     if compute is None or counts[-1] == 1:
         return compute, None
     return compute, measure_workers(run, counts[1:], of_a_worker, compute.samples, precision)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +115,19 @@ def test_memory_points_are_parts_of_the_data_set() -> None:
     form = AnalyticInput(8, 400.0, 0.01, Dataset(0.4, 0.001, 0.02, 5.0))
     points = memory_points(profile_of(form, (1.0, 2.0)).reading)
     assert points == pytest.approx((0.05, 0.1, 0.2, 0.3, 0.4))
+
+
+def test_measuring_loads_nothing_compiled_and_only_numpy() -> None:
+    """So a profile can be taken wherever a training job runs; its model is made elsewhere."""
+    source = "import sys, muster.profiling.optimistic; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    found = {name for name in loaded.stdout.split() if name.partition(".")[0] in {"polars", "pydantic"}}
+    assert not found | {name for name in loaded.stdout.split() if name.startswith("muster.speed")}
+
+
+def test_a_file_says_which_type_of_gpu_was_measured(tmp_path: Path) -> None:
+    profile = Profile((1.0, 2.0), {1.0: rate(1.0), 2.0: rate(2.0)}, None, True, 60.0, 0.0, True)
+    model = model_of(profile, name="net", family="image", batch=8, source="a test")
+    for gpu_type in (None, "h100"):
+        (tmp_path / "net.toml").write_text(model_toml(replace(model, gpu_type=gpu_type), []))
+        assert read_model(tmp_path / "net.toml").gpu_type == gpu_type
