@@ -1,0 +1,133 @@
+"""Makes model files of what `experiments.gpu_models.measure` wrote, and says how well the profiles predict.
+
+    python -m experiments.gpu_models.model_files FOLDER [FOLDER_OF_COMPUTE]
+
+What a second folder has of a model's compute is added to the profile in the first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.gpu_models.recipes import RECIPES, STORE_MB_PER_S
+from muster.cli import profile_view as view
+from muster.formatting import percent
+from muster.profiling.compute import ComputeProfile
+from muster.profiling.grid import predicted_steps_per_s
+from muster.profiling.model import MEMORY_SHARES, model_of, model_toml
+from muster.profiling.optimistic import InputProfile, Profile
+from muster.profiling.rates import Rate
+from muster.workload.models import Model
+
+_FIGURES = 5
+"""Significant ones of a number in the file."""
+
+
+def main(folder: Path, compute_folder: Path) -> None:
+    """A model file for each profile in the folder, beside it, and a table of errors."""
+    print("| model | points | time of profile | error: median | 9 of 10 | worst | every point would take |")
+    print("|---|---|---|---|---|---|---|")
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        other = compute_folder / path.name
+        computed = json.loads(other.read_text(encoding="utf-8"))["compute"] if other.exists() else None
+        profile = read_profile(document["profile"], computed)
+        model = model_from(document["model"], profile, document["machine"])
+        errors = prediction_errors(model, document["held_out"])
+        text = model_toml(model, remarks(document, profile, errors))
+        (folder / f"{model.name}.toml").write_text(text, encoding="utf-8")
+        print(_row(model, profile, document, errors))
+
+
+def read_profile(stored: dict[str, Any], computed: dict[str, Any] | None) -> Profile:
+    """The profile and the compute as they were measured."""
+    reading = stored["reading"]
+    if reading is not None:
+        reading = InputProfile(**{**reading, "uncached": Rate(**reading["uncached"])})
+    compute = None if computed is None else ComputeProfile(**{**computed, "rates": _rates(computed)})
+    points, rates = tuple(stored["points"]), _rates(stored)
+    return Profile(**{**stored, "points": points, "rates": rates, "reading": reading, "compute": compute})
+
+
+def _rates(stored: dict[str, Any]) -> dict[Any, Rate]:
+    return {at: Rate(**rate) for at, rate in stored["rates"]}
+
+
+def model_from(key: str, profile: Profile, machine: dict[str, Any]) -> Model:
+    """The model, its numbers rounded, with the machine in its source."""
+    recipe, versions = RECIPES[key], machine["versions"]
+    on = f"one {machine['gpu']} (driver {machine['driver']})" if machine["gpu"] else "no GPU"
+    source = (
+        f"own measurement on {machine['date']}: {recipe.what}; {on}, {machine['cores']} cores of {machine['cpu']}, "
+        f"PyTorch {versions.get('torch', '?')}; a store of {STORE_MB_PER_S:g} MB/s; {view.how(profile)}"
+    )
+    gpu_type = machine["gpu_type"] or None
+    name = f"{recipe.name}-{gpu_type}" if gpu_type else recipe.name
+    model = model_of(profile, name=name, family=recipe.family, batch=None, source=source)
+    rounded: Model = _rounded(model)
+    return replace(rounded, gpu_type=gpu_type)
+
+
+def _rounded(thing: Any) -> Any:
+    """The same with all its numbers rounded."""
+    if isinstance(thing, float):
+        return float(f"{thing:.{_FIGURES}g}")
+    if isinstance(thing, tuple):
+        return tuple(map(_rounded, thing))
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return replace(thing, **{part.name: _rounded(getattr(thing, part.name)) for part in fields(thing)})
+    return thing
+
+
+def prediction_errors(model: Model, held_out: Sequence[dict[str, Any]]) -> list[float]:
+    """Predicted over measured, less 1, of each point that the profile did not visit."""
+    return [
+        predicted_steps_per_s(model, point["cores"], point["memory_gb"]) / point["steps_per_s"] - 1
+        for point in held_out
+    ]
+
+
+def remarks(document: dict[str, Any], profile: Profile, errors: Sequence[float]) -> list[str]:
+    """How it was measured and how well it predicts, on top of the model file."""
+    lines = view.remarks(profile, document["command"])
+    for point, error in zip(document["held_out"], errors, strict=True):
+        cached = percent(point["memory_gb"] / profile.reading.full_gb) if profile.reading else "any part"
+        lines.append(
+            f"Not visited: {point['cores']:g} cores, {cached} cached: {point['steps_per_s']:.5g} steps/s "
+            f"± {percent(point['error'])}, predicted {100 * error:+.1f} %"
+        )
+    if errors:
+        middle, most, worst = map(percent, _sizes(errors))
+        lines.append(
+            f"Error of these predictions: median {middle}, nine of ten within {most}, worst {worst}."
+        )
+    return lines
+
+
+def _sizes(errors: Sequence[float]) -> tuple[float, float, float]:
+    """Median, 90th percentile and largest, without their signs."""
+    sizes = np.abs(errors)
+    return float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(sizes.max())
+
+
+def _row(model: Model, profile: Profile, document: dict[str, Any], errors: Sequence[float]) -> str:
+    """A line of the table; every point of CPU and memory takes as long as the held-out ones in the mean."""
+    start = f"| {model.name} | {len(profile.rates)} | {profile.seconds:.0f} s "
+    if not errors:
+        return f"{start}| not measured | | | |"
+    points = len(profile.points) * len(MEMORY_SHARES)
+    all_seconds = points * document["held_out_seconds"] / len(errors)
+    sizes = " | ".join(map(percent, _sizes(errors)))
+    ratio = all_seconds / profile.seconds
+    return f"{start}| {sizes} | {points} points, {all_seconds:.0f} s, {ratio:.1f} times as long |"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[-1]))
