@@ -32,6 +32,8 @@ _SETTLING_SECONDS = 0.5
 """After a change of CPU, before anything counts."""
 _TAIL_LINES = 5
 """Of a failed job's output that are shown."""
+_EPOCH_WINDOWS = 2
+"""Windows of an epoch from which on those in which one ends are left out."""
 _WARM_SHARE = 0.01
 """Samples that may still come from storage when a cache counts as filled."""
 _LEAST_REPORTS = 4
@@ -95,6 +97,17 @@ class ProgressReport:
     """Workers among whom the batch is shared that it repeats; 0: it repeats none."""
     share_samples: int = 0
     share_passes: int = 0
+
+    def ends_epoch_of(self, before: ProgressReport) -> bool:
+        """Whether an epoch ended between that report and this one.
+
+        A loader prepares nothing across it, so the next step waits, whatever the CPU; in one window of several that
+        hides what a point is compared for. Where epochs are about as short as windows, none counts as ended.
+        """
+        steps, length = self.step - before.step, self.batches_per_epoch
+        if self.profiled_share or length < _EPOCH_WINDOWS * steps:
+            return False
+        return (self.step - 1) // length > (before.step - 1) // length
 
 
 class RunningJob:
@@ -212,7 +225,7 @@ class RunningJob:
         first, used_before = last, self._used_seconds()
         while True:
             report = self._next(last)
-            if report.start == last.start and report.step > last.step:
+            if report.start == last.start and report.step > last.step and not report.ends_epoch_of(last):
                 windows.append((report.step - last.step, report.at - last.at))
                 rate = rate_of(windows, precision)
                 how_sure = (

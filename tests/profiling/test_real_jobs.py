@@ -20,7 +20,7 @@ from muster.cli.app import run as run_command_line
 from muster.cli.profile_view import _doubts
 from muster.problems import InputError
 from muster.profiling.cpus import AffinityGrants, cpu_points
-from muster.profiling.job import REPORT_SECONDS, JobToProfile, running
+from muster.profiling.job import REPORT_SECONDS, JobToProfile, ProgressReport, running
 from muster.profiling.optimistic import Profile, profile_job
 from muster.profiling.rates import Precision
 from muster.training.unchanged import UnchangedJob
@@ -68,6 +68,44 @@ def profile() -> Profile:
         pytest.skip(f"no CPU quota on this machine: {how}")
     job = JobToProfile([sys.executable, str(Path(cached_job.__file__)), "1000000"])
     return profile_job(job, most_cpus=0.5, precision=QUICK, on_progress=silent)
+
+
+EPOCHS = """
+import time
+from muster import training
+
+def use_cpu(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
+
+class Batches:
+    def __len__(self): return 60
+    def __getitem__(self, number):
+        use_cpu(1.5 if number == 0 else 0)
+
+for _ in training.join().steps(Batches(), state={}, epochs=1000): use_cpu(0.05)
+"""
+"""An epoch takes three seconds, and half of that to begin."""
+
+
+@pytest.mark.usefixtures("needs_quota")
+def test_windows_in_which_an_epoch_ends_do_not_count() -> None:
+    exact = Precision(error=0.01, least_windows=6, most_windows=6)
+    with running(JobToProfile(python(EPOCHS)), silent) as run:
+        run.start(cores=1.0, cache_gb=0.0, cached_only=True)
+        rate, _ = run.measure(1.0, exact)
+    assert rate.steps_per_s > 0.85 / 0.05  # with the epochs' ends it is 0.67
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "length", "ended"),
+    [(1, 10, 60, False), (50, 60, 60, False), (60, 70, 60, True), (55, 65, 60, True), (10, 30, 30, False)],
+)
+def test_an_epoch_ends_before_the_step_that_waits(before: int, now: int, length: int, ended: bool) -> None:
+    reports = [ProgressReport(step, 0.0, batches_per_epoch=length) for step in (before, now)]
+    assert reports[1].ends_epoch_of(reports[0]) is ended
+    repeating = [replace(report, profiled_share=2) for report in reports]
+    assert not repeating[1].ends_epoch_of(repeating[0])
 
 
 def test_a_job_is_not_faster_than_its_cpu(profile: Profile) -> None:
