@@ -1,8 +1,9 @@
 """What jobs have learned of their own speed: the knowledge that Sia's policy decides on, and nothing else.
 
 A job that never ran is known by its owner's request alone. One that ran on a type of GPU has a model of it, fitted to
-the configurations it was on; another type is believed to be faster or slower as it is on one GPU. Jobs of an
-application may share what they learn, as in Muster's service; in Sia each job is on its own.
+the configurations it was on; another type is believed to be faster or slower as it is on one GPU with the largest
+batch that fits there. Jobs of an application may share what they learn, as in Muster's service; in Sia each job is on
+its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from muster.workload.jobs import JobTable
 _ROUNDING = 1e-8
 GROWTH = 2
 """Times as many GPUs as it ever ran on, to which a job may grow."""
+LARGEST_BATCHES: Mapping[tuple[str, str], int] = {("deepspeech2", "rtx2080ti"): 57}
+"""Of an application on a type of GPU, where it is not the largest one that was measured: as in Sia's simulator."""
 
 
 class _Batches(NamedTuple):
@@ -48,10 +51,12 @@ class LearnedSpeeds:
         table: JobTable,
         applications: Mapping[str, Application],
         times: Mapping[tuple[str, str], StepTimes],
+        gpus_per_node: Mapping[str, int],
         *,
         adaptive: bool = False,
         shared: bool = False,
     ) -> None:
+        """`gpus_per_node`: by type of GPU; of the types that a job ran on, the first one says what others may do."""
         jobs = len(table)
         self._adaptive = adaptive
         self._learner: list[int] = table.asked["model"].tolist() if shared else list(range(jobs))
@@ -62,13 +67,14 @@ class LearnedSpeeds:
         """By learner, that of the first step of all."""
         self._apps = [applications[table.model_names[model]] for model in table.asked["model"].tolist()]
         self._times = times
+        self._gpus_per_node = gpus_per_node
         self._batch = table.sized["batch"].astype(np.int64)
         self._asked = table.asked
         self._seen: list[dict[str, dict[Observation, None]]] = [{} for _ in range(max(self._learner) + 1)]
         """By learner and type of GPU."""
         self._fits: dict[tuple[Observation, ...], SpeedModel] = {}
-        self._tried: dict[tuple[str, int, int], _Batches | None] = {}
-        self._seconds_of_tried: dict[tuple[SpeedModel, str, int, int, int], Floats] = {}
+        self._tried: dict[tuple[str, int, int, int], _Batches] = {}
+        self._seconds_of_tried: dict[tuple[SpeedModel, str, int, int, int, int], Floats] = {}
         self._known_seconds: list[dict[tuple[int, int, str], float]] = [{} for _ in range(jobs)]
         self._largest = [0] * len(self._seen)
         """GPUs that any job of each learner ever ran on at most."""
@@ -114,9 +120,9 @@ class LearnedSpeeds:
         )
 
     def most_gpus(self, job: int) -> int:
-        """GPUs that a job may hold next: its owner's limit, what its batch keeps busy, and its growth."""
-        by_batch = int(self._batch[job]) // self._apps[job].min_batch_per_gpu
-        limit = min(int(self._asked["max_gpus"][job]), by_batch)
+        """GPUs that a job may hold next: its owner's limit, what its largest batch keeps busy, and its growth."""
+        app = self._apps[job]
+        limit = min(int(self._asked["max_gpus"][job]), app.max_batch // app.min_batch_per_gpu)
         if self._asked["min_gpus"][job] == self._asked["max_gpus"][job]:
             return int(self._asked["max_gpus"][job])
         return min(limit, GROWTH * self._largest[self._learner[job]] if self.known(job) else 1)
@@ -134,15 +140,19 @@ class LearnedSpeeds:
         if not self.known(job):
             return 1.0
         seen = self._seen[self._learner[job]]
-        of_type = gpu_type if gpu_type in seen else next(reversed(seen))
-        if self._adaptive:
-            rate, _ = self.best(job, gpus, nodes, of_type, int(self._batch[job]))
-            seconds = 1.0 / rate if rate > 0 else inf
-        else:
-            seconds = self._predicted(job, gpus, nodes, self._model(job, of_type))
-        if of_type == gpu_type:
-            return seconds
-        return seconds * self._alone(job, gpu_type) / self._alone(job, of_type)
+        if gpu_type in seen:
+            return self._measured(job, gpus, nodes, gpu_type)
+        other = next(each for each in self._gpus_per_node if each in seen)
+        on_other = self._measured(job, gpus, max(nodes, -(-gpus // self._gpus_per_node[other])), other)
+        return on_other * self._alone(job, other) / self._alone(job, gpu_type)
+
+    def _measured(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
+        """On a type of GPU of which there is a model; inf where no batch of the job is possible."""
+        if not self._adaptive:
+            return self._predicted(job, gpus, nodes, gpu_type)
+        largest = self._largest_batch(job, gpu_type)
+        rate, _ = self.best(job, gpus, nodes, gpu_type, int(self._batch[job]), largest)
+        return 1.0 / rate if rate > 0 else inf
 
     def _model(self, job: int, gpu_type: str) -> SpeedModel:
         observations = tuple(self._seen[self._learner[job]][gpu_type])
@@ -154,16 +164,16 @@ class LearnedSpeeds:
         """Whether a job's speed on a type of GPU was measured."""
         return gpu_type in self._seen[self._learner[job]]
 
-    def best(self, job: int, gpus: int, nodes: int, gpu_type: str, most: int) -> tuple[float, Batch]:
+    def best(
+        self, job: int, gpus: int, nodes: int, gpu_type: str, most: int, largest: int
+    ) -> tuple[float, Batch]:
         """The most progress a second that the model of a type promises with a batch of at most so much, and which.
 
-        Of 50 batches in equal ratios; 0 where none is possible.
+        Of 50 batches in equal ratios, of which a GPU takes at most `largest` at a time; 0 where none is possible.
         """
         app, model = self._apps[job], self._model(job, gpu_type)
-        tried = self._batches_on(app, gpus, most)
-        if tried is None:
-            return 0.0, Batch(0, 0)
-        key = model, app.name, gpus, nodes, most
+        tried = self._batches_on(app, gpus, most, largest)
+        key = model, app.name, gpus, nodes, most, largest
         if key not in self._seconds_of_tried:
             of_all = np.full_like(tried.per_gpu, nodes), np.full_like(tried.per_gpu, gpus), tried.per_gpu
             seconds = model.step_seconds(*of_all)
@@ -171,46 +181,54 @@ class LearnedSpeeds:
         norm, variance = self._gradients.get(job) or self._first_gradients[self._learner[job]]
         rates = gain(tried.scale, norm, variance) / self._seconds_of_tried[key]
         at = int(np.where(tried.possible, rates, 0.0).argmax())
-        return float(rates[at]), Batch(int(tried.per_gpu[at]), int(tried.accumulation[at]))
+        return float(rates[at] * tried.possible[at]), Batch(
+            int(tried.per_gpu[at]), int(tried.accumulation[at])
+        )
 
-    def _batches_on(self, app: Application, gpus: int, most: int) -> _Batches | None:
-        """The batches that a job tries on so many GPUs, up to so much in all; None: none is large enough."""
-        key = app.name, gpus, most
+    def _batches_on(self, app: Application, gpus: int, most: int, largest: int) -> _Batches:
+        """The batches that a job tries on so many GPUs, between the least that fills them and so much in all."""
+        key = app.name, gpus, most, largest
         if key not in self._tried:
             least = max(app.initial_batch, app.min_batch_per_gpu * gpus)
-            self._tried[key] = _batches_between(app, gpus, least, most) if least <= most else None
+            self._tried[key] = _batches_between(app, gpus, (least, most), largest)
         return self._tried[key]
 
-    def split(self, job: int, gpus: int) -> Batch:
+    def _largest_batch(self, job: int, gpu_type: str) -> int:
+        """Samples that a GPU of a type is believed to take at a time."""
+        app = self._apps[job].name
+        return LARGEST_BATCHES.get((app, gpu_type)) or int(self._times[app, gpu_type].largest_batch_anywhere)
+
+    def split(self, job: int, gpus: int, gpu_type: str) -> Batch:
         """How the requested batch is believed to be divided."""
         app, requested = self._apps[job], int(self._batch[job])
         each = ceil(requested / gpus)
-        accumulation = ceil(each / app.max_batch_per_gpu) - 1
+        accumulation = ceil(each / self._largest_batch(job, gpu_type)) - 1
         if gpus == 1 and requested > app.initial_batch:
             accumulation = max(accumulation, 1)
         return Batch(ceil(each / (accumulation + 1)), accumulation)
 
-    def _predicted(self, job: int, gpus: int, nodes: int, model: SpeedModel) -> float:
-        batch = self.split(job, gpus)
+    def _predicted(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
+        batch, model = self.split(job, gpus, gpu_type), self._model(job, gpu_type)
+        elastic = self._asked["min_gpus"][job] < self._asked["max_gpus"][job]
+        if elastic and batch.per_gpu < self._apps[job].min_batch_per_gpu:
+            return inf
         size = np.array([float(nodes)]), np.array([float(gpus)]), np.array([float(batch.per_gpu)])
         step = float(model.step_seconds(*size)[0])
         return step + batch.accumulation * float(model.compute_seconds(size[2])[0])
 
     def _alone(self, job: int, gpu_type: str) -> float:
-        """True seconds of an iteration on one GPU."""
-        batch = self.split(job, 1)
-        step, sync = self._times[self._apps[job].name, gpu_type].of((1,), batch.per_gpu)
-        return step + (step - sync) * batch.accumulation
+        """Samples a second on one GPU with the largest batch."""
+        return self._times[self._apps[job].name, gpu_type].most_samples_alone
 
 
-def _batches_between(app: Application, gpus: int, least: int, most: int) -> _Batches:
+def _batches_between(app: Application, gpus: int, bounds: tuple[int, int], largest: int) -> _Batches:
     """50 batches in equal ratios, each in as many passes as a GPU needs for its part."""
-    each = np.geomspace(least, most) / gpus
-    accumulation = np.ceil(each / app.max_batch_per_gpu - _ROUNDING) - 1
+    each = np.geomspace(*bounds) / gpus
+    accumulation = np.ceil(each / largest - _ROUNDING) - 1
     if gpus == 1:
         accumulation = np.where(
             each > app.initial_batch + _ROUNDING, np.maximum(accumulation, 1), accumulation
         )
     per_gpu = np.ceil(each / (accumulation + 1) - _ROUNDING)
-    possible = (per_gpu >= app.min_batch_per_gpu) & (per_gpu <= app.max_batch_per_gpu)
+    possible = (per_gpu >= app.min_batch_per_gpu) & (per_gpu <= largest)
     return _Batches(per_gpu, accumulation, per_gpu * (accumulation + 1) * gpus / app.initial_batch, possible)

@@ -54,7 +54,7 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
     world = sia_world(reference, 60.0)
     jobs = sia_jobs(reference, "pollux-1").head(1)
     table = job_table(trace_with(jobs, [1.0], [50.0], elastic=True), cluster_named("homog"), {}, {})
-    learned = LearnedSpeeds(table, world.applications, world.times, adaptive=True)
+    learned = LearnedSpeeds(table, world.applications, world.times, {"t4": 4}, adaptive=True)
     app = learned.app(0)
     for placement, batch in (((1,), 256), ((2,), 512), ((4,), 512), ((4, 4), 256)):
         learned.learn(0, placement, "t4", batch)
@@ -70,15 +70,38 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
         return gain(4 * each * passes / app.initial_batch, norm, variance) / seconds, Batch(each, passes - 1)
 
     best = max(progress(total) for total in np.geomspace(app.initial_batch, app.max_batch))
-    found = learned.best(0, 4, 1, "t4", app.max_batch)
+    found = learned.best(0, 4, 1, "t4", app.max_batch, app.max_batch_per_gpu)
     assert found[0] == pytest.approx(best[0])
     assert found[1] == best[1]
     assert best[1].total(4) > app.initial_batch
     requested = int(table.sized["batch"][0])
     believed = learned.seconds(0, 4, 1, "t4")
-    assert believed == 1 / learned.best(0, 4, 1, "t4", requested)[0]
+    assert believed == 1 / learned.best(0, 4, 1, "t4", requested, app.max_batch_per_gpu)[0]
     learned.see_gradient(0, (norm, 100 * variance))
-    assert learned.seconds(0, 4, 1, "t4") == 1 / learned.best(0, 4, 1, "t4", requested)[0] < believed
+    now = 1 / learned.best(0, 4, 1, "t4", requested, app.max_batch_per_gpu)[0]
+    assert learned.seconds(0, 4, 1, "t4") == now < believed
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_another_type_is_believed_as_fast_as_alone(reference: Path, adaptive: bool) -> None:
+    world = sia_world(reference, 60.0)
+    jobs = sia_jobs(reference, "pollux-1").filter(pl.col("app") == "yolov3").head(1)
+    table = job_table(trace_with(jobs, [1.0], [80.0], elastic=True), cluster_named("homog"), {}, {})
+    slow = world.times["yolov3", "t4"]
+    times = {
+        ("yolov3", "t4"): slow,
+        ("yolov3", "fast"): StepTimes(slow.rows.with_columns(pl.col("step_s") / 3)),
+    }
+    learned = LearnedSpeeds(table, world.applications, times, {"t4": 4, "fast": 8}, adaptive=adaptive)
+    learned.see_gradient(0, (0.02, 3.0))
+    for placement, batch in (((1,), 8), ((2,), 8), ((4,), 8), ((4, 4), 8), ((4, 4, 4), 5)):
+        learned.learn(0, placement, "t4", batch)
+    # A machine with eight fast GPUs is believed to be as two machines with four.
+    assert learned.seconds(0, 8, 1, "fast") == pytest.approx(learned.seconds(0, 8, 2, "t4") / 3)
+    # The requested batch of 64 is too small for 24 GPUs, the least batch of each of them in all is not.
+    assert np.isfinite(learned.seconds(0, 24, 6, "t4")) == adaptive
+    assert np.isfinite(learned.seconds(0, 16, 4, "t4"))
 
 
 @pytest.mark.reference
@@ -88,7 +111,7 @@ def test_jobs_of_an_application_may_learn_together(reference: Path, shared: bool
     jobs = sia_jobs(reference, "pollux-1").filter(pl.col("app") == "cifar10").head(2)
     trace = trace_with(jobs, [1.0] * 2, [50.0] * 2, elastic=True)
     table = job_table(trace, cluster_named("homog"), {}, {})
-    learned = LearnedSpeeds(table, world.applications, world.times, adaptive=True, shared=shared)
+    learned = LearnedSpeeds(table, world.applications, world.times, {"t4": 4}, adaptive=True, shared=shared)
     assert [learned.most_gpus(job) for job in (0, 1)] == [1, 1]
     learned.see_gradient(0, (0.02, 3.0))
     learned.learn(0, (1,), "t4", 128)
