@@ -42,7 +42,8 @@ class _Batches(NamedTuple):
 class LearnedSpeeds:
     """The speeds that each job of a run has learned by now, with its requested batch.
 
-    Where batches are adaptive, the speed is the progress with the best batch up to the requested one, as Sia plans.
+    Where batches are adaptive, the speed is the progress with the best batch. A job takes one up to its application's
+    largest, which schedulers count with; Sia plans with one up to the requested batch.
     Where speeds are `shared`, a job knows what all jobs of its application have learned.
     """
 
@@ -75,7 +76,7 @@ class LearnedSpeeds:
         self._fits: dict[tuple[Observation, ...], SpeedModel] = {}
         self._tried: dict[tuple[str, int, int, int], _Batches] = {}
         self._seconds_of_tried: dict[tuple[SpeedModel, str, int, int, int, int], Floats] = {}
-        self._known_seconds: list[dict[tuple[int, int, str], float]] = [{} for _ in range(jobs)]
+        self._known_seconds: list[dict[tuple[int, int, str, int], float]] = [{} for _ in range(jobs)]
         self._largest = [0] * len(self._seen)
         """GPUs that any job of each learner ever ran on at most."""
         self.starts: Ints = np.zeros(jobs, np.int64)
@@ -114,7 +115,7 @@ class LearnedSpeeds:
         """Seconds of an iteration of each job on so many GPUs of so many nodes; inf where it is not to run so."""
         return np.array(
             [
-                self.seconds(job, count, of, gpu_type)
+                self.seconds(job, count, of, gpu_type, self._apps[job].max_batch)
                 for job, count, of in zip(jobs.tolist(), gpus.tolist(), nodes.tolist(), strict=True)
             ]
         )
@@ -127,31 +128,39 @@ class LearnedSpeeds:
             return int(self._asked["max_gpus"][job])
         return min(limit, GROWTH * self._largest[self._learner[job]] if self.known(job) else 1)
 
-    def seconds(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
-        """The same for one job; all sizes of a job of which nothing is known are alike."""
-        known, size = self._known_seconds[job], (gpus, nodes, gpu_type)
+    def requested_batch(self, job: int) -> int:
+        """The total batch that a job's owner asks for."""
+        return int(self._batch[job])
+
+    def seconds(self, job: int, gpus: int, nodes: int, gpu_type: str, most: int) -> float:
+        """The same for one job, whose batch is at most so much in all if it adapts it.
+
+        All sizes of a job of which nothing is known are alike.
+        """
+        known, size = self._known_seconds[job], (gpus, nodes, gpu_type, most)
         if size not in known:
             known[size] = self._believed(job, *size)
         return known[size]
 
-    def _believed(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
+    def _believed(self, job: int, gpus: int, nodes: int, gpu_type: str, most: int) -> float:
         if not self._asked["min_gpus"][job] <= gpus <= self.most_gpus(job):
             return inf
         if not self.known(job):
             return 1.0
         seen = self._seen[self._learner[job]]
         if gpu_type in seen:
-            return self._measured(job, gpus, nodes, gpu_type)
+            return self._measured(job, gpus, nodes, gpu_type, most)
         other = next(each for each in self._gpus_per_node if each in seen)
-        on_other = self._measured(job, gpus, max(nodes, -(-gpus // self._gpus_per_node[other])), other)
+        on_nodes = max(nodes, -(-gpus // self._gpus_per_node[other]))
+        on_other = self._measured(job, gpus, on_nodes, other, most)
         return on_other * self._alone(job, other) / self._alone(job, gpu_type)
 
-    def _measured(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
+    def _measured(self, job: int, gpus: int, nodes: int, gpu_type: str, most: int) -> float:
         """On a type of GPU of which there is a model; inf where no batch of the job is possible."""
         if not self._adaptive:
             return self._predicted(job, gpus, nodes, gpu_type)
         largest = self._largest_batch(job, gpu_type)
-        rate, _ = self.best(job, gpus, nodes, gpu_type, int(self._batch[job]), largest)
+        rate, _ = self.best(job, gpus, nodes, gpu_type, most, largest)
         return 1.0 / rate if rate > 0 else inf
 
     def _model(self, job: int, gpu_type: str) -> SpeedModel:
@@ -200,7 +209,7 @@ class LearnedSpeeds:
 
     def split(self, job: int, gpus: int, gpu_type: str) -> Batch:
         """How the requested batch is believed to be divided."""
-        app, requested = self._apps[job], int(self._batch[job])
+        app, requested = self._apps[job], self.requested_batch(job)
         each = ceil(requested / gpus)
         accumulation = ceil(each / self._largest_batch(job, gpu_type)) - 1
         if gpus == 1 and requested > app.initial_batch:

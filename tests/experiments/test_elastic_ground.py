@@ -74,12 +74,17 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
     assert found[0] == pytest.approx(best[0])
     assert found[1] == best[1]
     assert best[1].total(4) > app.initial_batch
-    requested = int(table.sized["batch"][0])
-    believed = learned.seconds(0, 4, 1, "t4")
-    assert believed == 1 / learned.best(0, 4, 1, "t4", requested, app.max_batch_per_gpu)[0]
+    four = np.array([0]), np.array([4]), np.array([1]), "t4"
+    believed = learned.seconds_per_iteration(*four)[0]
+    assert believed == 1 / found[0]
     learned.see_gradient(0, (norm, 100 * variance))
-    now = 1 / learned.best(0, 4, 1, "t4", requested, app.max_batch_per_gpu)[0]
-    assert learned.seconds(0, 4, 1, "t4") == now < believed
+    now = 1 / learned.best(0, 4, 1, "t4", app.max_batch, app.max_batch_per_gpu)[0]
+    assert learned.seconds_per_iteration(*four)[0] == now < believed
+    # Sia plans with the requested batch at most.
+    requested = learned.requested_batch(0)
+    assert requested < app.max_batch
+    planned = 1 / learned.best(0, 4, 1, "t4", requested, app.max_batch_per_gpu)[0]
+    assert learned.seconds(0, 4, 1, "t4", requested) == planned > now
 
 
 @pytest.mark.reference
@@ -98,10 +103,10 @@ def test_another_type_is_believed_as_fast_as_alone(reference: Path, adaptive: bo
     for placement, batch in (((1,), 8), ((2,), 8), ((4,), 8), ((4, 4), 8), ((4, 4, 4), 5)):
         learned.learn(0, placement, "t4", batch)
     # A machine with eight fast GPUs is believed to be as two machines with four.
-    assert learned.seconds(0, 8, 1, "fast") == pytest.approx(learned.seconds(0, 8, 2, "t4") / 3)
+    assert learned.seconds(0, 8, 1, "fast", 64) == pytest.approx(learned.seconds(0, 8, 2, "t4", 64) / 3)
     # The requested batch of 64 is too small for 24 GPUs, the least batch of each of them in all is not.
-    assert np.isfinite(learned.seconds(0, 24, 6, "t4")) == adaptive
-    assert np.isfinite(learned.seconds(0, 16, 4, "t4"))
+    assert np.isfinite(learned.seconds(0, 24, 6, "t4", 64)) == adaptive
+    assert np.isfinite(learned.seconds(0, 16, 4, "t4", 64))
 
 
 @pytest.mark.reference
@@ -119,8 +124,7 @@ def test_jobs_of_an_application_may_learn_together(reference: Path, shared: bool
     assert learned.most_gpus(0) == 4
     assert (learned.most_gpus(1), learned.knows(1, "t4")) == ((4, True) if shared else (1, False))
     if shared:
-        learned._batch[1] = learned._batch[0]
-        assert learned.seconds(1, 2, 1, "t4") == learned.seconds(0, 2, 1, "t4")
+        assert learned.seconds(1, 2, 1, "t4", 512) == learned.seconds(0, 2, 1, "t4", 512)
 
 
 @pytest.mark.reference
