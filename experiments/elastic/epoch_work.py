@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from experiments.elastic.batches import Batch, fixed_batch, iteration_seconds
-from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.beliefs import LearnedSpeeds, Limits
 from experiments.elastic.efficiency import Application
 from experiments.elastic.step_times import Placement, StepTimes, closest
 from muster.cluster import Cluster
@@ -91,8 +91,8 @@ class AdaptiveBatches:
         if not self._learned.knows(job, place.gpu_type):
             least = max(app.initial_batch, app.min_batch_per_gpu * gpus)
             return fixed_batch(least, place.placement, times, app.initial_batch, app.max_batch)
-        largest = int(times.largest_batch(place.placement))
-        _, best = self._learned.best(job, gpus, len(place.placement), place.gpu_type, app.max_batch, largest)
+        limits = Limits(app.max_batch, int(times.largest_batch(place.placement)))
+        _, best = self._learned.best(job, gpus, len(place.placement), place.gpu_type, limits)
         fits = times.largest_batch_of_gpus(gpus), app.max_batch // (gpus * (best.accumulation + 1))
         return best._replace(per_gpu=int(min(best.per_gpu, *fits)))
 

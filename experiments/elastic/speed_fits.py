@@ -19,6 +19,7 @@ _AT_FIRST = (1e-1, 1e-2) * 3 + (1.0 + 1e-3,)
 _MOST_GAMMA = 10.0
 _TOLERANCE = 1e-5
 """At which the search ends, as in Sia's simulator: a smaller one fits other models."""
+CONSTANT_OF_SIA = 0.5
 _ABOVE_WITHIN = 1.1
 """A network between nodes is believed to be slower than one within a node at least so many times."""
 
@@ -67,14 +68,17 @@ class SpeedModel(NamedTuple):
         return seconds
 
 
-def fitted(observations: Iterable[Observation]) -> SpeedModel:
-    """The model with the least error of logarithms; parameters that nothing was observed of stay at nothing."""
+def fitted(observations: Iterable[Observation], constant: float = CONSTANT_OF_SIA) -> SpeedModel:
+    """The model with the least error of logarithms; parameters that nothing was observed of stay at nothing.
+
+    `constant`: the part of the compute that no batch changes, where one batch was measured alone.
+    """
     nodes, gpus, batch, compute, step = np.array(list(observations), np.float64).T
     start = np.array(_AT_FIRST)
     low, high = np.full(7, _LEAST), np.full(7, np.inf)
     low[6], high[6] = 1.0, _MOST_GAMMA
     if len(np.unique(batch)) == 1:
-        start[0] = low[0] = high[0] = compute.mean() / 2
+        start[0] = low[0] = high[0] = compute.mean() * constant
     several, more = nodes > 1, gpus > 2
     within = ~several & (gpus > 1)
     for at, seen in (

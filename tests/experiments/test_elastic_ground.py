@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from experiments.elastic.batches import Batch
-from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.beliefs import LearnedSpeeds, Limits
 from experiments.elastic.epoch_work import EpochWork, FixedBatches
 from experiments.elastic.files import FOLDER, read_table
 from experiments.elastic.ground import elastic, rubick
@@ -61,6 +61,7 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
     norm, variance = 0.02, 3.0
     learned.see_gradient(0, (norm, variance))
     model = fitted(learned._seen[0]["t4"])
+    limits = Limits(app.max_batch, app.max_batch_per_gpu)
 
     def progress(total: float) -> tuple[float, Batch]:
         passes = max(ceil(total / 4 / app.max_batch_per_gpu - 1e-8), 1)
@@ -70,7 +71,7 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
         return gain(4 * each * passes / app.initial_batch, norm, variance) / seconds, Batch(each, passes - 1)
 
     best = max(progress(total) for total in np.geomspace(app.initial_batch, app.max_batch))
-    found = learned.best(0, 4, 1, "t4", app.max_batch, app.max_batch_per_gpu)
+    found = learned.best(0, 4, 1, "t4", limits)
     assert found[0] == pytest.approx(best[0])
     assert found[1] == best[1]
     assert best[1].total(4) > app.initial_batch
@@ -78,13 +79,13 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
     believed = learned.seconds_per_iteration(*four)[0]
     assert believed == 1 / found[0]
     learned.see_gradient(0, (norm, 100 * variance))
-    now = 1 / learned.best(0, 4, 1, "t4", app.max_batch, app.max_batch_per_gpu)[0]
+    now = 1 / learned.best(0, 4, 1, "t4", limits)[0]
     assert learned.seconds_per_iteration(*four)[0] == now < believed
     # Sia plans with the requested batch at most.
-    requested = learned.requested_batch(0)
+    requested = int(table.sized["batch"][0])
     assert requested < app.max_batch
-    planned = 1 / learned.best(0, 4, 1, "t4", requested, app.max_batch_per_gpu)[0]
-    assert learned.seconds(0, 4, 1, "t4", requested) == planned > now
+    planned = 1 / learned.best(0, 4, 1, "t4", limits._replace(total=requested))[0]
+    assert learned.seconds(0, 4, 1, "t4", as_sia=True) == planned > now
 
 
 @pytest.mark.reference
@@ -103,10 +104,35 @@ def test_another_type_is_believed_as_fast_as_alone(reference: Path, adaptive: bo
     for placement, batch in (((1,), 8), ((2,), 8), ((4,), 8), ((4, 4), 8), ((4, 4, 4), 5)):
         learned.learn(0, placement, "t4", batch)
     # A machine with eight fast GPUs is believed to be as two machines with four.
-    assert learned.seconds(0, 8, 1, "fast", 64) == pytest.approx(learned.seconds(0, 8, 2, "t4", 64) / 3)
-    # The requested batch of 64 is too small for 24 GPUs, the least batch of each of them in all is not.
-    assert np.isfinite(learned.seconds(0, 24, 6, "t4", 64)) == adaptive
-    assert np.isfinite(learned.seconds(0, 16, 4, "t4", 64))
+    for as_sia in (False, True):
+        two_machines = learned.seconds(0, 8, 2, "t4", as_sia)
+        assert learned.seconds(0, 8, 1, "fast", as_sia) == pytest.approx(two_machines / 3)
+        # The requested batch of 64 is too small for 24 GPUs, the least batch of each of them in all is not.
+        assert np.isfinite(learned.seconds(0, 24, 6, "t4", as_sia)) == adaptive
+        assert np.isfinite(learned.seconds(0, 16, 4, "t4", as_sia))
+
+
+@pytest.mark.reference
+def test_a_size_that_was_not_tried_is_believed_fast(reference: Path) -> None:
+    world = sia_world(reference, 60.0)
+    jobs = sia_jobs(reference, "pollux-1").filter(app="imagenet", batch=3200).head(1)
+    table = job_table(trace_with(jobs, [1.0], [250.0], elastic=True), cluster_named("homog"), {}, {})
+    # As on A100s, about.
+    syncs = {"1": 0.0, "2": 0.05, "4": 0.23}
+    rows = [
+        ("placements", placement, batch, 0.00095 * batch + sync, sync)
+        for placement, sync in syncs.items()
+        for batch in (400, 800)
+    ]
+    columns = ["source", "placement", "batch_per_gpu", "step_s", "sync_s"]
+    times = {("imagenet", "t4"): StepTimes(pl.DataFrame(rows, schema=columns, orient="row"))}
+    learned = LearnedSpeeds(table, world.applications, times, {"t4": 8})
+    for placement in ((1,), (2,), (4,)):
+        learned.learn(0, placement, "t4", 800)
+    four, eight = (learned.seconds(0, gpus, 1, "t4") for gpus in (4, 8))
+    assert eight < four
+    # Sia believes that eight GPUs communicate for longer than they save.
+    assert learned.seconds(0, 8, 1, "t4", as_sia=True) > learned.seconds(0, 4, 1, "t4", as_sia=True)
 
 
 @pytest.mark.reference
@@ -124,7 +150,8 @@ def test_jobs_of_an_application_may_learn_together(reference: Path, shared: bool
     assert learned.most_gpus(0) == 4
     assert (learned.most_gpus(1), learned.knows(1, "t4")) == ((4, True) if shared else (1, False))
     if shared:
-        assert learned.seconds(1, 2, 1, "t4", 512) == learned.seconds(0, 2, 1, "t4", 512)
+        learned._batch[1] = learned._batch[0]
+        assert learned.seconds(1, 2, 1, "t4") == learned.seconds(0, 2, 1, "t4")
 
 
 @pytest.mark.reference
