@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from experiments.elastic.batches import Batch, fixed_batch, iteration_seconds
-from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.beliefs import LearnedSpeeds, Limits
 from experiments.elastic.efficiency import Application
 from experiments.elastic.step_times import Placement, StepTimes, closest
 from muster.cluster import Cluster
@@ -91,8 +91,10 @@ class AdaptiveBatches:
         if not self._learned.knows(job, place.gpu_type):
             least = max(app.initial_batch, app.min_batch_per_gpu * gpus)
             return fixed_batch(least, place.placement, times, app.initial_batch, app.max_batch)
-        _, best = self._learned.best(job, gpus, len(place.placement), place.gpu_type, app.max_batch)
-        return best._replace(per_gpu=min(best.per_gpu, app.max_batch // (gpus * (best.accumulation + 1))))
+        limits = Limits(app.max_batch, int(times.largest_batch(place.placement)))
+        _, best = self._learned.best(job, gpus, len(place.placement), place.gpu_type, limits)
+        fits = times.largest_batch_of_gpus(gpus), app.max_batch // (gpus * (best.accumulation + 1))
+        return best._replace(per_gpu=int(min(best.per_gpu, *fits)))
 
     def next_change(self, job: int, now: float) -> float:
         """Just after the end of the round."""
@@ -153,7 +155,6 @@ class EpochWork:
             return
         fact, app = self._facts[job], self._app[job]
         place = self._place(shares)
-        self._learn(job, now)
         self._move(job, now, place, tuple(share.node for share in shares))
         fact["resumes"] = self._resumes[job]
         if self._epoch_ends[job] <= now:
@@ -161,8 +162,7 @@ class EpochWork:
             self.epoch[job] += 1
         epoch = int(self.epoch[job])
         batch = self.batch_of[job] = self._batches.batch(job, now, epoch, place)
-        if self.size_speeds is not None:
-            self.size_speeds.see_gradient(job, app.gradient(batch.total(sum(place.placement)), epoch))
+        self._learn(job, now)
         times = self._world.times[app.name, place.gpu_type]
         seconds = iteration_seconds(times, place.placement, batch) * app.slowdown
         fact["rate"] = app.gain(batch.total(sum(place.placement)), epoch) / seconds
@@ -170,7 +170,7 @@ class EpochWork:
         ends = self._rounded(begins, (app.ends[epoch] - float(fact["done"])) / float(fact["rate"]))
         last = epoch + 1 == app.epochs
         fact["finish"], self._epoch_ends[job] = (ends, inf) if last else (inf, ends)
-        pause_ends = self._resumes[job] if self._resumes[job] > now else inf
+        pause_ends = nextafter(self._resumes[job], inf) if self._resumes[job] >= now else inf
         self._changes[job] = min(
             float(self._epoch_ends[job]), self._batches.next_change(job, now), float(pause_ends)
         )
@@ -185,10 +185,12 @@ class EpochWork:
         self.places[job], self._nodes_of[job] = place, nodes
 
     def _learn(self, job: int, now: float) -> None:
-        """A job that has worked since its pause knows how fast its configuration is."""
-        if self.size_speeds is not None and job in self.places and self._resumes[job] <= now:
-            place = self.places[job]
-            self.size_speeds.learn(job, place.placement, place.gpu_type, self.batch_of[job].per_gpu)
+        """A job that works from now on measures how fast its configuration is, and its gradient."""
+        if self.size_speeds is not None and self._resumes[job] < now:
+            place, batch = self.places[job], self.batch_of[job]
+            self.size_speeds.learn(job, place.placement, place.gpu_type, batch.per_gpu)
+            gradient = self._app[job].gradient(batch.total(sum(place.placement)), int(self.epoch[job]))
+            self.size_speeds.see_gradient(job, gradient)
 
     def _place(self, shares: Sequence[NodeAllocation]) -> Place:
         """Where a job runs; on several types of GPU it goes as on the fullest nodes of the cluster's first type.

@@ -89,7 +89,10 @@ def sia_cell(
 
     def work(table: JobTable, cluster: Cluster) -> WorkLaw:
         adapts = mode == ADAPTIVE
-        learned = LearnedSpeeds(table, world.applications, world.times, adaptive=adapts, shared=shared)
+        gpus_per_node = {node.gpu_type: node.gpus for node in cluster.nodes}
+        learned = LearnedSpeeds(
+            table, world.applications, world.times, gpus_per_node, adaptive=adapts, shared=shared
+        )
         batches = AdaptiveBatches(table, world, learned) if adapts else FixedBatches(table, world)
         return EpochWork(table, cluster, world, batches, learned, moves_pause=moves_pause)
 

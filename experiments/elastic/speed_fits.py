@@ -14,9 +14,12 @@ from scipy.optimize import Bounds, minimize
 
 from muster.cluster.ledger_arrays import Floats
 
-_LEAST, _SLOPE_STEP = 1e-8, 1e-7
+_LEAST, _SLOPE_STEP = 1e-8, 1e-30
 _AT_FIRST = (1e-1, 1e-2) * 3 + (1.0 + 1e-3,)
 _MOST_GAMMA = 10.0
+_TOLERANCE = 1e-5
+"""At which the search ends, as in Sia's simulator: a smaller one fits other models."""
+CONSTANT_OF_SIA = 0.5
 _ABOVE_WITHIN = 1.1
 """A network between nodes is believed to be slower than one within a node at least so many times."""
 
@@ -65,42 +68,50 @@ class SpeedModel(NamedTuple):
         return seconds
 
 
-def fitted(observations: Iterable[Observation]) -> SpeedModel:
-    """The model with the least error of logarithms; parameters that nothing was observed of stay at nothing."""
+def fitted(observations: Iterable[Observation], constant: float = CONSTANT_OF_SIA) -> SpeedModel:
+    """The model with the least error of logarithms; parameters that nothing was observed of stay at nothing.
+
+    `constant`: the part of the compute that no batch changes, where one batch was measured alone.
+    """
     nodes, gpus, batch, compute, step = np.array(list(observations), np.float64).T
     start = np.array(_AT_FIRST)
     low, high = np.full(7, _LEAST), np.full(7, np.inf)
     low[6], high[6] = 1.0, _MOST_GAMMA
     if len(np.unique(batch)) == 1:
-        start[0] = low[0] = high[0] = compute.mean() / 2
-    several = nodes > 1
+        start[0] = low[0] = high[0] = compute.mean() * constant
+    several, more = nodes > 1, gpus > 2
+    within = ~several & (gpus > 1)
     for at, seen in (
-        (2, several),
-        (3, several & (gpus > 2)),
-        (4, ~several & (gpus > 1)),
-        (5, ~several & (gpus > 2)),
+        (2, several.any()),
+        (3, several.any() and more.any()),
+        (4, within.any()),
+        (5, within.any() and more.any()),
     ):
-        if not seen.any():
+        if not seen:
             start[at] = low[at] = high[at] = _LEAST
     log_compute, log_step = np.log(compute), np.log(step)
 
-    def errors(parameters: Floats) -> Floats:
+    def errors(parameters: Number) -> Number:
         model = SpeedModel(*parameters.T[:, :, None])
         of_compute = np.log(model.compute_seconds(batch)) - log_compute
         of_step = model.log_step_seconds(nodes, gpus, batch) - log_step
         a = parameters.T
         growth = (a[3] / a[2]) ** 2 + (a[5] / a[4]) ** 2
         root = np.sqrt((of_compute**2).mean(axis=1)) + np.sqrt((of_step**2).mean(axis=1))
-        total: Floats = root + 1e-3 * (a[6] - 1) ** 2 + 1e-2 * growth
-        return total
+        return root + 1e-3 * (a[6] - 1) ** 2 + 1e-2 * growth
 
     def with_slope(parameters: Floats) -> tuple[float, Floats]:
-        steps = np.maximum(np.abs(parameters), _LEAST) * _SLOPE_STEP
-        values = errors(np.vstack([parameters, parameters + np.diag(steps)]))
-        return float(values[0]), (values[1:] - values[0]) / steps
+        """The error and its exact slope, from steps along the imaginary axis."""
+        values = errors(parameters + 1j * _SLOPE_STEP * np.eye(len(parameters)))
+        return float(values[0].real), values.imag / _SLOPE_STEP
 
     found = minimize(
-        with_slope, start, jac=True, bounds=Bounds(low, high, keep_feasible=True), method="L-BFGS-B"
+        with_slope,
+        start,
+        jac=True,
+        bounds=Bounds(low, high, keep_feasible=True),
+        method="L-BFGS-B",
+        tol=_TOLERANCE,
     )
     model = SpeedModel(*found.x.tolist())
     if several.any():

@@ -114,6 +114,17 @@ class StepTimes:
         return float(batches[(nodes >= len(placement)) & (gpus >= sum(placement))].max())
 
     @cached_property
+    def largest_batch_anywhere(self) -> float:
+        """The largest batch of a GPU that was measured on any placement."""
+        return max(float(batches[-1]) for batches, _, _ in self.by_placement.values())
+
+    @cached_property
+    def most_samples_alone(self) -> float:
+        """Samples a second on one GPU with the largest batch that was measured there."""
+        batches, steps, _ = self.by_placement["1"]
+        return float(batches.max() / steps.max())
+
+    @cached_property
     def _largest_of_gpus(self) -> Mapping[int, float]:
         largest: dict[int, float] = {}
         for gpus, batch in self.rows.select(pl.col("gpus", "batch_per_gpu").cast(pl.Float64)).iter_rows():

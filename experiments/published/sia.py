@@ -120,7 +120,7 @@ def _choices(
         for gpu_type, here in per_node.items():
             for gpus in [int(asked["gpus"][job])] if rigid else sizes(here, learned.most_gpus(job)):
                 if gpus <= totals[gpu_type]:
-                    seconds = learned.seconds(job, gpus, -(-gpus // here), gpu_type)
+                    seconds = learned.seconds(job, gpus, -(-gpus // here), gpu_type, as_sia=True)
                     speeds[Configuration(gpu_type, gpus)] = 1.0 / seconds
         present = current.get(job)
         slowest = min((speed for speed in speeds.values() if speed > 0), default=1.0)

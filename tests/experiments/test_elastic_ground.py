@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from experiments.elastic.batches import Batch
-from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.beliefs import LearnedSpeeds, Limits
 from experiments.elastic.epoch_work import EpochWork, FixedBatches
 from experiments.elastic.files import FOLDER, read_table
 from experiments.elastic.ground import elastic, rubick
@@ -54,13 +54,14 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
     world = sia_world(reference, 60.0)
     jobs = sia_jobs(reference, "pollux-1").head(1)
     table = job_table(trace_with(jobs, [1.0], [50.0], elastic=True), cluster_named("homog"), {}, {})
-    learned = LearnedSpeeds(table, world.applications, world.times, adaptive=True)
+    learned = LearnedSpeeds(table, world.applications, world.times, {"t4": 4}, adaptive=True)
     app = learned.app(0)
     for placement, batch in (((1,), 256), ((2,), 512), ((4,), 512), ((4, 4), 256)):
         learned.learn(0, placement, "t4", batch)
     norm, variance = 0.02, 3.0
     learned.see_gradient(0, (norm, variance))
     model = fitted(learned._seen[0]["t4"])
+    limits = Limits(app.max_batch, app.max_batch_per_gpu)
 
     def progress(total: float) -> tuple[float, Batch]:
         passes = max(ceil(total / 4 / app.max_batch_per_gpu - 1e-8), 1)
@@ -70,15 +71,68 @@ def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> No
         return gain(4 * each * passes / app.initial_batch, norm, variance) / seconds, Batch(each, passes - 1)
 
     best = max(progress(total) for total in np.geomspace(app.initial_batch, app.max_batch))
-    found = learned.best(0, 4, 1, "t4", app.max_batch)
+    found = learned.best(0, 4, 1, "t4", limits)
     assert found[0] == pytest.approx(best[0])
     assert found[1] == best[1]
     assert best[1].total(4) > app.initial_batch
-    requested = int(table.sized["batch"][0])
-    believed = learned.seconds(0, 4, 1, "t4")
-    assert believed == 1 / learned.best(0, 4, 1, "t4", requested)[0]
+    four = np.array([0]), np.array([4]), np.array([1]), "t4"
+    believed = learned.seconds_per_iteration(*four)[0]
+    assert believed == 1 / found[0]
     learned.see_gradient(0, (norm, 100 * variance))
-    assert learned.seconds(0, 4, 1, "t4") == 1 / learned.best(0, 4, 1, "t4", requested)[0] < believed
+    now = 1 / learned.best(0, 4, 1, "t4", limits)[0]
+    assert learned.seconds_per_iteration(*four)[0] == now < believed
+    # Sia plans with the requested batch at most.
+    requested = int(table.sized["batch"][0])
+    assert requested < app.max_batch
+    planned = 1 / learned.best(0, 4, 1, "t4", limits._replace(total=requested))[0]
+    assert learned.seconds(0, 4, 1, "t4", as_sia=True) == planned > now
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_another_type_is_believed_as_fast_as_alone(reference: Path, adaptive: bool) -> None:
+    world = sia_world(reference, 60.0)
+    jobs = sia_jobs(reference, "pollux-1").filter(pl.col("app") == "yolov3").head(1)
+    table = job_table(trace_with(jobs, [1.0], [80.0], elastic=True), cluster_named("homog"), {}, {})
+    slow = world.times["yolov3", "t4"]
+    times = {
+        ("yolov3", "t4"): slow,
+        ("yolov3", "fast"): StepTimes(slow.rows.with_columns(pl.col("step_s") / 3)),
+    }
+    learned = LearnedSpeeds(table, world.applications, times, {"t4": 4, "fast": 8}, adaptive=adaptive)
+    learned.see_gradient(0, (0.02, 3.0))
+    for placement, batch in (((1,), 8), ((2,), 8), ((4,), 8), ((4, 4), 8), ((4, 4, 4), 5)):
+        learned.learn(0, placement, "t4", batch)
+    # A machine with eight fast GPUs is believed to be as two machines with four.
+    for as_sia in (False, True):
+        two_machines = learned.seconds(0, 8, 2, "t4", as_sia)
+        assert learned.seconds(0, 8, 1, "fast", as_sia) == pytest.approx(two_machines / 3)
+        # The requested batch of 64 is too small for 24 GPUs, the least batch of each of them in all is not.
+        assert np.isfinite(learned.seconds(0, 24, 6, "t4", as_sia)) == adaptive
+        assert np.isfinite(learned.seconds(0, 16, 4, "t4", as_sia))
+
+
+@pytest.mark.reference
+def test_a_size_that_was_not_tried_is_believed_fast(reference: Path) -> None:
+    world = sia_world(reference, 60.0)
+    jobs = sia_jobs(reference, "pollux-1").filter(app="imagenet", batch=3200).head(1)
+    table = job_table(trace_with(jobs, [1.0], [250.0], elastic=True), cluster_named("homog"), {}, {})
+    # As on A100s, about.
+    syncs = {"1": 0.0, "2": 0.05, "4": 0.23}
+    rows = [
+        ("placements", placement, batch, 0.00095 * batch + sync, sync)
+        for placement, sync in syncs.items()
+        for batch in (400, 800)
+    ]
+    columns = ["source", "placement", "batch_per_gpu", "step_s", "sync_s"]
+    times = {("imagenet", "t4"): StepTimes(pl.DataFrame(rows, schema=columns, orient="row"))}
+    learned = LearnedSpeeds(table, world.applications, times, {"t4": 8})
+    for placement in ((1,), (2,), (4,)):
+        learned.learn(0, placement, "t4", 800)
+    four, eight = (learned.seconds(0, gpus, 1, "t4") for gpus in (4, 8))
+    assert eight < four
+    # Sia believes that eight GPUs communicate for longer than they save.
+    assert learned.seconds(0, 8, 1, "t4", as_sia=True) > learned.seconds(0, 4, 1, "t4", as_sia=True)
 
 
 @pytest.mark.reference
@@ -88,7 +142,7 @@ def test_jobs_of_an_application_may_learn_together(reference: Path, shared: bool
     jobs = sia_jobs(reference, "pollux-1").filter(pl.col("app") == "cifar10").head(2)
     trace = trace_with(jobs, [1.0] * 2, [50.0] * 2, elastic=True)
     table = job_table(trace, cluster_named("homog"), {}, {})
-    learned = LearnedSpeeds(table, world.applications, world.times, adaptive=True, shared=shared)
+    learned = LearnedSpeeds(table, world.applications, world.times, {"t4": 4}, adaptive=True, shared=shared)
     assert [learned.most_gpus(job) for job in (0, 1)] == [1, 1]
     learned.see_gradient(0, (0.02, 3.0))
     learned.learn(0, (1,), "t4", 128)
