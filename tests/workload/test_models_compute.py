@@ -33,7 +33,7 @@ def test_a_job_that_always_waits_computes_for_less(tmp_path: Path) -> None:
     assert input_seconds.tolist() == pytest.approx([1 / 3, 1 / 6])
 
 
-def test_a_slower_gpu_slows_a_job_that_waits_once_it_computes_for_longer(tmp_path: Path) -> None:
+def test_a_gpu_slow_enough_slows_a_job_that_waits(tmp_path: Path) -> None:
     """Its GPU could make 5 times the reference's iterations: at a half 2.5, at a fifth 1."""
     types = "[gpu_types.half]\ncompute_scale = 0.5\n[gpu_types.fifth]\ncompute_scale = 0.2\n"
     entry = read(tmp_path, GOOD + WAITS + types + "[gpu_types.twice]\ncompute_scale = 2\n")
