@@ -82,8 +82,8 @@ def _sums(document: dict[str, Any]) -> list[str]:
             f"Of shares of the batch, with their input: off by {_three(parts)} over {len(parts)} points."
         )
     for law, column in (("compute", "line_off_by"), ("workers", "law_off_by")):
-        if document[law] is not None:
-            apart = [abs(point[column]) for point in document[law]["points"] if point[column] is not None]
+        of_law = () if document[law] is None else document[law]["points"]
+        if apart := [abs(point[column]) for point in of_law if point[column] is not None]:
             lines.append(f"The law of {law}: off by {_three(apart)} over {len(apart)} points of the profile.")
     if document["reading"] is not None:
         alone = [abs(error) for error in _off_by_law_alone(document)]
