@@ -77,6 +77,20 @@ class Parts:
             raise
 
 
+def rank_variables(
+    first_rank: int, local_rank: int, ranks: int, world_size: int, master: Master
+) -> dict[str, str]:
+    """The variables of a rank, as torchrun sets them; `ranks` of `world_size` are on this node."""
+    return {
+        "RANK": str(first_rank + local_rank),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": master.address,
+        "MASTER_PORT": str(master.port),
+    }
+
+
 def free_port(address: str) -> int:
     """A port that is free now, on an address of this node or on all of them."""
     with socket.socket() as free:

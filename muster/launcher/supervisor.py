@@ -29,7 +29,7 @@ from muster import processes
 from muster.launcher.journal import append_record, read_records
 from muster.launcher.lease import Lease
 from muster.launcher.output_file import keep_newest
-from muster.launcher.parts import MASTER_SECONDS, Master, Parts, free_port
+from muster.launcher.parts import MASTER_SECONDS, Master, Parts, free_port, rank_variables
 from muster.launcher.rank import CANNOT_START, become, open_output, read_complaint
 from muster.training.run_folder import EXIT_STOPPED
 
@@ -175,15 +175,12 @@ class Supervisor:
         append_record(self._status, {"ranks": pids, "time": time.time()})
 
     def _start(self, local_rank: int, master: Master) -> None:
-        rank = self._launch["first_rank"] + local_rank
-        environment = self._launch["environment"] | {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(local_rank),
-            "WORLD_SIZE": str(self._launch["world_size"]),
-            "LOCAL_WORLD_SIZE": str(self._launch["ranks"]),
-            "MASTER_ADDR": master.address,
-            "MASTER_PORT": str(master.port),
-        }
+        launch = self._launch
+        rank = launch["first_rank"] + local_rank
+        of_rank = rank_variables(
+            launch["first_rank"], local_rank, launch["ranks"], launch["world_size"], master
+        )
+        environment = launch["environment"] | of_rank
         output = None
         with suppress(OSError):  # The rank tries it again, and says why it cannot.
             output = open_output(self._launch["output_dir"], rank)

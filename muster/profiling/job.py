@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 from muster.cgroups import CgroupError, Cgroups, find_cgroups
 from muster.formatting import cores as counted_cores
 from muster.formatting import counted
+from muster.launcher.parts import Master, free_port, rank_variables
 from muster.problems import InputError, Problem
 from muster.processes import die_with_parent, look_at
 from muster.profiling.cpus import AffinityGrants, CpuGrants, QuotaGrants, has_quota
@@ -189,10 +189,9 @@ class RunningJob:
         if self._workers == 1:
             yield environment
             return
-        count, address = str(self._workers), {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-        counts = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
-        for rank in map(str, range(self._workers)):
-            yield {**environment, **address, **counts, "RANK": rank, "LOCAL_RANK": rank}
+        master = Master("127.0.0.1", free_port("127.0.0.1"))
+        for rank in range(self._workers):
+            yield environment | rank_variables(0, rank, self._workers, self._workers, master)
 
     def set_cache(self, gigabytes: float) -> ProgressReport:
         """Another size of the cache, from the next step on; returns once it is filled."""
@@ -359,13 +358,6 @@ class RunningJob:
             return None
         known = {field.name: written[field.name] for field in fields(ProgressReport) if field.name in written}
         return ProgressReport(**known, start=self._starts)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 @contextmanager
