@@ -1,7 +1,7 @@
 """Seconds of compute by the samples of a GPU: `python -m experiments.fitting.compute TABLE` prints a table `[compute]`.
 
 TABLE is that of Pollux' steps on T4 GPUs (`t4_seconds_per_iteration.csv`). Compute is a step less its synchronisation.
-The least sum of squared relative errors decides, with neither number below 0.
+The line is fitted as `muster profile` fits it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import nnls
 
 from muster.files import read_text
+from muster.profiling.compute import fit_compute
 
 APPLICATIONS = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 
 
 @dataclass(frozen=True)
-class ComputeFit:
+class PolluxCompute:
     """The fields of `[compute]`, and relative errors over the rows."""
 
     fixed_samples: float
@@ -38,20 +38,19 @@ class ComputeFit:
         return f'[compute]\n{numbers}\nsource = "{source}"\nerror = "{error}"\n'
 
 
-def fit_compute(path: Path, app: str) -> ComputeFit:
+def compute_of(path: Path, app: str) -> PolluxCompute:
     """The fit to all measured placements of an application."""
     rows = [row for row in csv.DictReader(read_text(path).splitlines()) if row["app"] == app]
     rows = [row for row in rows if row["source"] == "placements"]
     batch = np.array([float(row["batch_per_gpu"]) for row in rows])
     seconds = np.array([float(row["step_s"]) - float(row["sync_s"]) for row in rows])
-    terms = np.column_stack([np.ones_like(batch), batch]) / seconds[:, None]
-    (fixed, per_sample), _ = nnls(terms, np.ones_like(batch))
-    off = np.abs(terms @ [fixed, per_sample] - 1)
-    return ComputeFit(
-        float(fixed / per_sample), int(batch.max()), len(rows), float(np.median(off)), float(off.max())
+    line = fit_compute(batch.tolist(), seconds.tolist())
+    off = np.abs((line.fixed + line.per_sample * batch) / seconds - 1)
+    return PolluxCompute(
+        line.fixed / line.per_sample, int(batch.max()), len(rows), float(np.median(off)), float(off.max())
     )
 
 
 if __name__ == "__main__":
     for name in APPLICATIONS:
-        print(fit_compute(Path(sys.argv[1]), name).toml(name))
+        print(compute_of(Path(sys.argv[1]), name).toml(name))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.elastic.efficiency import applications
-from experiments.fitting.compute import APPLICATIONS, fit_compute
+from experiments.fitting.compute import APPLICATIONS, compute_of
 from experiments.fitting.noise_scale import fit_noise
 from experiments.fitting.total_batch import FAMILIES, model_file
 from muster.workload.models import registry
@@ -28,7 +28,7 @@ def table(archive: str, name: str, folder: Path) -> Path:
 @pytest.mark.parametrize("app", APPLICATIONS)
 def test_compute_on_t4_gpus_is_the_fit_of_its_table(app: str, tmp_path: Path) -> None:
     steps = table("pollux.tar.xz", "t4_seconds_per_iteration.csv", tmp_path)
-    stated = tomllib.loads(fit_compute(steps, app).toml(app))["compute"]
+    stated = tomllib.loads(compute_of(steps, app).toml(app))["compute"]
     found = registry()[f"pollux-{app}"].compute
     assert found is not None
     assert stated.pop("fixed_samples") == pytest.approx(found.fixed_samples, rel=0.01)
