@@ -9,7 +9,7 @@ from muster import formatting
 from muster.formatting import percent, three_figures
 from muster.profiling.compute import ComputeFit, ComputeProfile, fit_of
 from muster.profiling.model import waits_for_input
-from muster.profiling.network_fit import fit_network
+from muster.profiling.network_fit import network_fit_of
 from muster.profiling.optimistic import Profile
 from muster.profiling.rates import Rate
 from muster.profiling.workers import WorkersProfile
@@ -74,7 +74,7 @@ def workers_table(workers: WorkersProfile, profile: Profile) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table, off = Table("workers", box=SIMPLE_HEAD), _off_of(workers, profile)
+    table, off = Table("workers", box=SIMPLE_HEAD), _off_of(profile)
     for column in ("samples each", "ms/step", "±", "spread", "windows", "law off by"):
         table.add_column(column, justify="right")
     for point, rate in workers.rates.items():
@@ -109,7 +109,7 @@ def compute_document(compute: ComputeProfile) -> dict[str, Any]:
 
 def workers_document(workers: WorkersProfile, profile: Profile) -> dict[str, Any]:
     """All of it, for programs."""
-    off = _off_of(workers, profile)
+    off = _off_of(profile)
     points = [
         {
             "workers": point[0],
@@ -137,9 +137,7 @@ def _milliseconds(rate: Rate) -> str:
     return f"{three_figures(1000 / rate.steps_per_s)} ms"
 
 
-def _off_of(workers: WorkersProfile, profile: Profile) -> Mapping[tuple[int, int], float]:
+def _off_of(profile: Profile) -> Mapping[tuple[int, int], float]:
     """How far the law of several workers is off; nothing where no line of compute was fitted."""
-    fit = None if profile.compute is None else fit_of(profile.compute)
-    if profile.compute is None or fit is None or not workers.rates:
-        return {}
-    return fit_network(fit.line, workers).off
+    fit = network_fit_of(profile)
+    return {} if fit is None else fit.off

@@ -10,6 +10,7 @@ from statistics import median
 from muster.formatting import counted, percent
 from muster.profiling.compute import ComputeFit, ComputeProfile, fit_of
 from muster.profiling.miss_cost import rate_beside
+from muster.profiling.network_fit import network_fit_of
 from muster.profiling.optimistic import InputProfile, Profile
 from muster.workload.models import Compute, Dataset, Model, NetworkProfile
 
@@ -64,7 +65,7 @@ def model_of(profile: Profile, *, name: str, family: str, batch: int | None, sou
         licence="own measurement",
         dataset=None if reading is None else _dataset(reading, batch),
         compute=None if fit is None else _compute(profile, fit, batch, source),
-        network=_network(profile, fit, source),
+        network=_network(profile, source),
     )
 
 
@@ -125,15 +126,11 @@ def _compute(profile: Profile, fit: ComputeFit, batch: int, source: str) -> Comp
     return Compute(min(fixed, most), batch, seconds, source, _error(compute, fit))
 
 
-def _network(profile: Profile, fit: ComputeFit | None, source: str) -> NetworkProfile | None:
+def _network(profile: Profile, source: str) -> NetworkProfile | None:
     """What several workers showed of one machine."""
-    compute, workers = profile.compute, profile.workers
-    if compute is None or workers is None or fit is None or not workers.rates:
+    compute, workers, network = profile.compute, profile.workers, network_fit_of(profile)
+    if compute is None or workers is None or network is None:
         return None
-    # It needs compiled modules; all else here runs where a job does.
-    from muster.profiling.network_fit import fit_network
-
-    network = fit_network(fit.line, workers)
     measured = {
         "compute_seconds": 1 / compute.whole.steps_per_s,
         "local_seconds": network.local_seconds,

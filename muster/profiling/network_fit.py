@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.formatting import counted, percent
-from muster.profiling.compute import ComputeLine
+from muster.profiling.compute import ComputeLine, fit_of
+from muster.profiling.optimistic import Profile
 from muster.profiling.workers import WorkersProfile
-from muster.speed.scaling import LARGEST_OVERLAP, PRIOR
+from muster.speed.scaling import LARGEST_OVERLAP, PRIOR, overlapped
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,6 +52,14 @@ class NetworkFit:
         return "; ".join(sentences)
 
 
+def network_fit_of(profile: Profile) -> NetworkFit | None:
+    """What several workers showed; None where none ran, or where no line of compute was fitted."""
+    line = None if profile.compute is None else fit_of(profile.compute)
+    if line is None or profile.workers is None or not profile.workers.rates:
+        return None
+    return fit_network(line.line, profile.workers)
+
+
 def fit_network(line: ComputeLine, workers: WorkersProfile) -> NetworkFit:
     """The numbers that fit best beside this line of compute."""
     took = {point: 1 / rate.steps_per_s for point, rate in workers.rates.items()}
@@ -66,7 +75,8 @@ def fit_network(line: ComputeLine, workers: WorkersProfile) -> NetworkFit:
         for (count, samples), seconds in took.items():
             if (count, samples) != workers.compared:
                 net = local + per_gpu * (count - 2)
-                squares += (_steps(line.seconds(samples), net, overlap) / seconds - 1) ** 2
+                steps = overlapped(np.array(line.seconds(samples)), net, overlap)
+                squares += (steps / seconds - 1) ** 2
         at = np.unravel_index(int(squares.argmin()), squares.shape)
         if squares[at] < best:
             best, of_each = float(squares[at]), np.broadcast_to(per_gpu, squares.shape)
@@ -74,12 +84,6 @@ def fit_network(line: ComputeLine, workers: WorkersProfile) -> NetworkFit:
     first, growing, overlap = found
     off = {}
     for (count, samples), seconds in took.items():
-        net = np.array(first + growing * (count - 2))
-        off[count, samples] = float(_steps(line.seconds(samples), net, overlap)) / seconds - 1
+        compute, net = np.array(line.seconds(samples)), np.array(first + growing * (count - 2))
+        off[count, samples] = float(overlapped(compute, net, overlap)) / seconds - 1
     return NetworkFit(first, growing, overlap, most, off)
-
-
-def _steps(compute: float, net: Floats, overlap: float) -> Floats:
-    longer = np.maximum(compute, net)
-    steps: Floats = longer * ((compute / longer) ** overlap + (net / longer) ** overlap) ** (1 / overlap)
-    return steps

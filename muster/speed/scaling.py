@@ -117,10 +117,16 @@ class ScalingLaw:
     ) -> Floats:
         """An iteration of so many passes over `batch` samples each; the last one hides communication."""
         compute, network = self.compute_seconds(batch), self.network_seconds(machines, gpus)
-        longer = np.maximum(compute, network)
-        shares = power(compute / longer, self.overlap) + power(network / longer, self.overlap)
-        seconds: Floats = longer * power(shares, 1.0 / self.overlap) + (passes - 1.0) * compute
+        seconds: Floats = overlapped(compute, network, self.overlap) + (passes - 1.0) * compute
         return seconds
+
+
+def overlapped(compute: Floats, network: Floats, overlap: float) -> Floats:
+    """(compute^k + network^k)^(1/k)."""
+    longer = np.maximum(compute, network)
+    shares = power(compute / longer, overlap) + power(network / longer, overlap)
+    seconds: Floats = longer * power(shares, 1.0 / overlap)
+    return seconds
 
 
 def fit_scaling(times: StepTimes, prior: Prior = PRIOR) -> ScalingLaw:
