@@ -14,9 +14,8 @@ STORE_MB_PER_S = 62.5
 
 @dataclass(frozen=True)
 class Recipe:
-    """One model; `experiments.gpu_models.MODULE` has its network and how a sample is prepared."""
+    """What is made and trained of one model."""
 
-    module: str
     name: str
     """Of the model file, before the type of GPU."""
     family: str
@@ -31,7 +30,6 @@ class Recipe:
 
 RECIPES = {
     "image": Recipe(
-        module="image",
         name="vit-b16",
         family="image",
         what="ViT-B/16 (timm) at 224 pixels; JPEGs of 500 x 375 pixels, about 100 kB, decoded, cropped at random, "
@@ -41,7 +39,6 @@ RECIPES = {
         files=960,
     ),
     "language": Recipe(
-        module="language",
         name="gpt2-124m",
         family="language",
         what="GPT-2 with 124 million parameters (transformers) on 1,024 tokens; gzipped documents of 8,000 words, "
@@ -51,7 +48,6 @@ RECIPES = {
         files=600,
     ),
     "diffusion": Recipe(
-        module="diffusion",
         name="dit-b8",
         family="image",
         what="a diffusion transformer of DiT-B's size on 256 x 256 pixels in patches of 8; JPEGs of 1280 x 960 pixels, "
@@ -61,7 +57,6 @@ RECIPES = {
         files=160,
     ),
     "speech": Recipe(
-        module="speech",
         name="whisper-small",
         family="speech",
         what="Whisper small (transformers) on 30 s; 8 to 24 s of 16-bit sound at 16 kHz, its speed, loudness and noise "
@@ -71,6 +66,7 @@ RECIPES = {
         files=192,
     ),
 }
+"""By the module of `experiments.gpu_models` that has its network and how a sample is prepared."""
 TINY_SAMPLES = 96
 """In an epoch of the tiny versions, which show on any machine that all of it works."""
 TINY_BATCH = 2

@@ -67,7 +67,7 @@ def load(chosen: argparse.Namespace) -> DataLoader[Any]:
 
 def module(model: str) -> Any:
     """Where its network and its preparation are; imported alone, as the others take seconds."""
-    return importlib.import_module(f"experiments.gpu_models.{RECIPES[model].module}")
+    return importlib.import_module(f"experiments.gpu_models.{model}")
 
 
 class Trainer:

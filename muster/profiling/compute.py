@@ -17,6 +17,7 @@ from muster.problems import InputError
 from muster.profiling.job import ProgressReport, RunningJob
 from muster.profiling.rates import Precision, Rate
 from muster.profiling.visits import Visits
+from muster.training.shares import largest_share
 
 FITTED, COMPARED = (1, 2, 4, 8), 3
 """Workers among whom a batch is shared where the line is fitted, and where it is compared."""
@@ -132,4 +133,8 @@ def measure_compute(
 
 def _workers_of(whole: int, workers: Sequence[int]) -> dict[int, int]:
     """By the samples of the fullest worker, among how many the batch is shared: the fewest with so many samples."""
-    return {-(-whole // count): count for count in sorted(workers, reverse=True) if count <= max(whole, 1)}
+    return {
+        largest_share(whole, count): count
+        for count in sorted(workers, reverse=True)
+        if count <= max(whole, 1)
+    }

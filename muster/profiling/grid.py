@@ -15,6 +15,7 @@ from muster.profiling.rates import Precision, Rate
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import relative_speed
 from muster.speed.local_batch import input_seconds, local_batches
+from muster.training.shares import largest_share
 from muster.workload.models import Model
 
 SHARES = (8, 6, 4, 3, 2)
@@ -58,7 +59,7 @@ def measure_grid(
         share_of = {}
         if compute is not None and compute.elastic:
             whole = compute.samples
-            share_of = {-(-whole // share): share for share in SHARES if share <= whole}
+            share_of = {largest_share(whole, share): share for share in SHARES if share <= whole}
         for share in share_of.values():
             run.start(cores=cpus[-1], cache_gb=CACHE_GB, cached_only=True, share=share)
             columns.append([run.measure(cores, precision)[0] for cores in cpus])

@@ -15,6 +15,7 @@ from muster.problems import InputError, Problem
 from muster.profiling.job import ProgressReport, RunningJob
 from muster.profiling.rates import Precision, Rate
 from muster.profiling.visits import Visits
+from muster.training.shares import largest_share
 
 MOST_BY_DEFAULT = 4
 SHARES, SMALLEST = (1, 2, 4), 8
@@ -64,7 +65,7 @@ def measure_workers(
     compared, failed = None, ""
     for workers in counts:
         shares = {
-            -(-batch // (workers * share)): share
+            largest_share(batch, workers * share): share
             for share in sorted(SHARES, reverse=True)
             if share == 1 or workers * share <= min(SMALLEST, batch)
         }

@@ -42,7 +42,7 @@ class Division:
         if size == 0:
             return [BatchPart(0, 0, 1.0, is_last=True)]
         begin, end = _bounds(size, self.rank, self.ranks)
-        largest = -(-size // self.ranks)
+        largest = largest_share(size, self.ranks)
         count = 1 if self.local_batch is None else -(-largest // self.local_batch)
         parts = []
         for number in range(count):
@@ -53,6 +53,11 @@ class Division:
                 last = first + 1
             parts.append(BatchPart(first, last, weight, is_last=number + 1 == count))
         return parts
+
+
+def largest_share(size: int, ranks: int) -> int:
+    """Samples of the rank that has most of a total batch of that many."""
+    return -(-size // ranks)
 
 
 def _bounds(size: int, number: int, count: int) -> tuple[int, int]:
