@@ -97,6 +97,10 @@ class ProgressReport:
     """Workers among whom the batch is shared that it repeats; 0: it repeats none."""
     share_samples: int = 0
     share_passes: int = 0
+    prepared_ahead: int = 0
+    """Batches that its loader prepares while steps are done."""
+    discarded: int = 0
+    """How often it has discarded those."""
 
     def ends_epoch_of(self, before: ProgressReport) -> bool:
         """Whether an epoch ended between that report and this one.
@@ -131,6 +135,8 @@ class RunningJob:
         self._cores = self._cache_gb = 0.0
         self._cached_only = False
         self._share, self._workers = 0, 1
+        self._had_more, self._discards = False, 0
+        """Whether batches may wait that were prepared with more CPU or cache, and how often those were discarded."""
 
     @property
     def has_quota(self) -> bool:
@@ -149,6 +155,7 @@ class RunningJob:
         self._cache_gb, self._cached_only, self._cores = cache_gb, cached_only, cores
         self._share, self._workers = share, workers
         self._last_report, self._reports, self._output_read = None, 0, 0
+        self._had_more, self._discards = False, 0
         self._run_dir.mkdir()
         begin_start(self._run_dir, 1)
         command = list(self._job.command)
@@ -195,6 +202,7 @@ class RunningJob:
 
     def set_cache(self, gigabytes: float) -> ProgressReport:
         """Another size of the cache, from the next step on; returns once it is filled."""
+        self._had_more |= gigabytes < self._cache_gb
         self._cache_gb = gigabytes
         give_notice(self._run_dir, 1, cache_gb=gigabytes)
         return self._warm()
@@ -209,6 +217,7 @@ class RunningJob:
 
     def give_cpus(self, cores: float) -> None:
         """From now on the job has so many cores."""
+        self._had_more |= cores < self._cores
         self._cores = cores
         self._grants.give(cores)
 
@@ -216,12 +225,8 @@ class RunningJob:
         """Steps a second with this much CPU, and the job's last report."""
         self.give_cpus(cores)
         windows: list[tuple[int, float]] = []
-        # What was begun under the grant before counts for neither.
-        settled = time.monotonic() + _SETTLING_SECONDS
-        last = self._next(self._next(None))
-        while last.at < settled:
-            last = self._next(last)
-        first, used_before = last, self._used_seconds()
+        first = last = self._settled()
+        used_before = self._used_seconds()
         while True:
             report = self._next(last)
             if report.start == last.start and report.step > last.step and not report.ends_epoch_of(last):
@@ -239,6 +244,28 @@ class RunningJob:
                         rate, cpu_seconds=(used - used_before) / (report.step - first.step)
                     ), report
             last = report
+
+    def _settled(self) -> ProgressReport:
+        """The first report from which on steps count; what was begun under the grant before counts for neither."""
+        if self._had_more:
+            self._discard_prepared()
+        settled = time.monotonic() + _SETTLING_SECONDS
+        report = self._next(self._next(None))
+        while report.at < settled:
+            report = self._next(report)
+        return report
+
+    def _discard_prepared(self) -> None:
+        """Has the job drop the batches that wait: as long as there are any, it is faster than they are prepared."""
+        self._had_more = False
+        first = report = self._next(None)
+        if not first.prepared_ahead:
+            return
+        self._discards += 1
+        give_notice(self._run_dir, 1, discard=self._discards)
+        while report.start == first.start and report.discarded < self._discards:
+            self._on_progress(f"{self._what(self._cores)}: discarding batches that were prepared before")
+            report = self._next(report)
 
     def _what(self, cores: float) -> str:
         workers = f", {self._workers} workers" if self._workers > 1 else ""

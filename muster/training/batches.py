@@ -6,7 +6,7 @@ epoch, index): starting in the middle neither repeats nor skips a sample, whatev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +30,15 @@ class Epoch:
     """The same for the same order; empty where the order is not ours to fix."""
 
 
+class Ahead(NamedTuple):
+    """What is prepared while a step is done."""
+
+    workers: int = 0
+    """Processes of the loader, each of which has every so many-th batch."""
+    batches: int = 0
+    """That are asked of them at a time, all together."""
+
+
 class Share(NamedTuple):
     """What `run.steps` gives at once: a batch, or a part of one."""
 
@@ -44,13 +53,17 @@ class Share(NamedTuple):
 class Batches(Protocol):
     """What `run.steps` walks through."""
 
+    @property
+    def ahead(self) -> Ahead:
+        """What is prepared while a step is done."""
+
     def divide(self, division: Division) -> None:
         """Gives this rank's share of each batch only; before the first epoch."""
 
     def begin(self, epoch: int, apart: int = 0) -> Epoch:
         """Fixes an epoch's order; `apart` above 0 gives others, for processes that would all have the same."""
 
-    def rest(self, position: int) -> Iterator[Share]:
+    def rest(self, position: int) -> Generator[Share]:
         """The batches of that epoch from there on, or their parts."""
 
 
@@ -74,6 +87,10 @@ class _SequenceBatches:
         self._epoch = 0
         self._division: Division | None = None
 
+    @property
+    def ahead(self) -> Ahead:
+        return Ahead()
+
     def divide(self, division: Division) -> None:
         self._division = division
 
@@ -81,7 +98,7 @@ class _SequenceBatches:
         self._epoch = epoch
         return Epoch(len(self._batches), "")
 
-    def rest(self, position: int) -> Iterator[Share]:
+    def rest(self, position: int) -> Generator[Share]:
         for number in range(position, len(self._batches)):
             seed_from(self._seed, _BATCH, self._epoch, number)
             batch = self._batches[number]
@@ -145,6 +162,11 @@ class _LoaderBatches:
             persistent_workers=loader.persistent_workers,
         )
 
+    @property
+    def ahead(self) -> Ahead:
+        workers = self._loader.num_workers
+        return Ahead(workers, workers * (self._loader.prefetch_factor or 0))
+
     def divide(self, division: Division) -> None:
         if self._loader.batch_sampler is None:
             what = "without batches (batch_size=None) there is nothing to divide among the ranks; give a batch_size"
@@ -157,7 +179,7 @@ class _LoaderBatches:
             order = draw_order(self._loader, epoch)
         return Epoch(len(order), self._order.set(epoch, order))
 
-    def rest(self, position: int) -> Iterator[Share]:
+    def rest(self, position: int) -> Generator[Share]:
         self._order.go_to(position)
         batched = self._loader.batch_sampler is not None
         with held_up():

@@ -28,6 +28,8 @@ class Environment:
     """Seconds between periodic checkpoints; 0: after every step."""
     cached_only: bool
     """For a profile: cached data sets give only samples that the cache keeps, as if it kept all of them."""
+    profiled: bool
+    """For a profile: reports come where a round of the loader's workers ends."""
     profiled_share: int
     """For a profile: batches are shared among so many workers more than there are; 0: they are not.
 
@@ -61,7 +63,15 @@ def read_environment() -> Environment:
     run_dir = None if folder is None else Path(folder)
     if run_dir is not None and of_slurm_job:  # no launcher has done it
         make_older_starts_stale(run_dir, epoch)
-    return Environment(run_dir, epoch, cache_gb, checkpoint_seconds, cached_only == "1", int(profiled_share))
+    return Environment(
+        run_dir=run_dir,
+        epoch=epoch,
+        cache_gb=cache_gb,
+        checkpoint_seconds=checkpoint_seconds,
+        cached_only=cached_only == "1",
+        profiled="MUSTER_PROFILED_SHARE" in environment,
+        profiled_share=int(profiled_share),
+    )
 
 
 def _number(

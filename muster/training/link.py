@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from muster.problems import InputError
+from muster.training.batches import Ahead
 from muster.training.cache import CachedDataset, cache_report, grant
 from muster.training.checkpoints import Checkpoints, load_checkpoint
 from muster.training.randomness import random_state
@@ -20,6 +21,8 @@ from muster.training.states import devices_of, states_of
 from muster.training.stopping import StopSignal
 
 REPORT_SECONDS = 1.0
+LONGEST_ROUND_SECONDS = 30.0
+"""For which a profiled job waits with a report."""
 AGREE_SECONDS = 1.0
 """Between the moments at which several ranks ask each other; one alone looks after every step."""
 _PROBLEMS_KEPT = 10
@@ -77,6 +80,10 @@ class SchedulerLink:
         self.repeated: RepeatedBatch | None = None
         """In a profile of compute, the batch that comes again and again."""
         self._wanted_share = 0
+        self.ahead = Ahead()
+        """In a profile, what its loader prepares at a time."""
+        self._discard = self._discarded = 0
+        """How often a profile has asked that prepared batches be discarded, and how often they were."""
         with self._unless_stale():
             folder.check_newest()
         self._stop = StopSignal()
@@ -117,8 +124,14 @@ class SchedulerLink:
             self._report("stopped", place)
             self.ranks.part()
             sys.exit(EXIT_STOPPED)
-        if now - self._reported_at >= REPORT_SECONDS:
+        if now - self._reported_at >= REPORT_SECONDS and self._ends_round(place, now):
             self._report("running", place)
+
+    def discards_prepared(self) -> bool:
+        """Whether the batches prepared so far are not wanted; asked after each step, and met by the caller."""
+        wanted = self._discarded < self._discard
+        self._discarded = self._discard
+        return wanted
 
     def after_last_step(self, place: Place, state: Mapping[str, Any], *, early: bool = False) -> None:
         """Saves the end, so that a start that was killed after it has no step to do again."""
@@ -130,6 +143,17 @@ class SchedulerLink:
     def leave(self) -> None:
         """The steps are over, whatever of them is done: SIGTERM means again what it meant before."""
         self._stop.give_back()
+
+    def _ends_round(self, place: Place, now: float) -> bool:
+        """Whether each of the loader's workers has given as many batches as the others since the last report.
+
+        Workers that share few CPUs come to be done at about the same time: many steps at once, then none. Between whole
+        rounds that is alike.
+        """
+        workers = self.ahead.workers
+        if not workers or now - self._reported_at >= LONGEST_ROUND_SECONDS:
+            return True
+        return (place.step - self._reported_step) % workers == 0
 
     def _step_of_next_look(self, step: int, now: float) -> int:
         """The next step for one process; for several the one about `AGREE_SECONDS` away.
@@ -154,6 +178,7 @@ class SchedulerLink:
             if notice.cache_gb is not None:
                 grant(notice.cache_gb)
             self._wanted_share = notice.profiled_share or self._wanted_share
+            self._discard = notice.discard or self._discard
 
     def _save(self, place: Place, state: Mapping[str, Any], *, finished: bool = False) -> None:
         ranks = self.ranks.gathered({"place": asdict(place), "random": random_state()})
@@ -194,6 +219,8 @@ class SchedulerLink:
             "elastic": self.elastic,
             **cache_report(self.walked),
             **self._share_report(),
+            "prepared_ahead": self.ahead.batches,
+            "discarded": self._discarded,
             "problems": self._problems,
         }
         with self._unless_stale():

@@ -5,10 +5,10 @@ A process that is alone takes as much of the batch as the fullest of so many wor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from muster.problems import InputError, Problem
-from muster.training.batches import Batches, Epoch, Share
+from muster.training.batches import Ahead, Batches, Epoch, Share
 from muster.training.shares import Division
 
 _ENDLESS = 2**62
@@ -29,6 +29,11 @@ class RepeatedBatch:
         self.passes = 0
         """In which it takes them."""
 
+    @property
+    def ahead(self) -> Ahead:
+        """Nothing: the batch is there."""
+        return Ahead()
+
     def share_among(self, workers: int) -> None:
         """From the next step on the batch is shared among so many."""
         self._wanted = workers
@@ -41,7 +46,7 @@ class RepeatedBatch:
         """The first epoch, whichever is wanted."""
         return Epoch(_ENDLESS, self._batches.begin(0, apart).order)
 
-    def rest(self, position: int) -> Iterator[Share]:
+    def rest(self, position: int) -> Generator[Share]:
         """The parts of the one batch, again and again."""
         shares: list[Share] = []
         while True:

@@ -100,6 +100,8 @@ class TrainingRun:
         if self._link is not None:
             self._link.walked, self._link.elastic = caches_in(loader), elastic
             self._link.repeated = repeated
+            if self._environment.profiled:
+                self._link.ahead = (repeated or batches).ahead
         return self._steps(repeated or batches, state, epochs)
 
     def finish(self) -> None:
@@ -184,6 +186,10 @@ class TrainingRun:
                 self._position += 1
                 if self._link is not None and self.ends_update and not (self.ends_epoch and is_last):
                     self._link.between_steps(self._place(), state)
+                if self._link is not None and self._link.discards_prepared():
+                    with undisturbed():
+                        rest.close()
+                        rest = batches.rest(self._position)
 
     def _is_over(self) -> bool:
         """Whether the job has said so meanwhile."""

@@ -48,6 +48,8 @@ class Notice:
     """None: what the start was given."""
     profiled_share: int | None = None
     """Workers among whom a profile's batch is shared; None: as at the start."""
+    discard: int = 0
+    """How often a profile has asked that batches prepared so far be discarded."""
 
 
 class RunFolder:
@@ -94,7 +96,10 @@ class RunFolder:
         if notice.get("epoch") != self.epoch:
             return None
         return Notice(
-            bool(notice.get("stop", False)), _gigabytes(path, notice), _profiled_share(path, notice)
+            stop=bool(notice.get("stop", False)),
+            cache_gb=_gigabytes(path, notice),
+            profiled_share=_from_one(path, notice, "profiled_share"),
+            discard=_from_one(path, notice, "discard") or 0,
         )
 
     def report(self, progress: dict[str, Any]) -> None:
@@ -219,15 +224,13 @@ def give_notice(
     *,
     stop: bool = False,
     cache_gb: float | None = None,
-    profiled_share: int | None = None,
+    **of_profile: int,
 ) -> None:
-    """Gives the start `epoch` its instructions; replaces the notice before.
+    """Gives the start `epoch` its instructions, a profile's by their names in `Notice`; replaces those before.
 
     It is not flushed to the disk: a machine that crashes takes the start with it, and its notice is void then.
     """
-    notice = {"epoch": epoch, "stop": stop, "cache_gb": cache_gb}
-    if profiled_share is not None:
-        notice["profiled_share"] = profiled_share
+    notice = {"epoch": epoch, "stop": stop, "cache_gb": cache_gb, **of_profile}
     _write(run_dir, _NOTICE, notice, flushed=False)
 
 
@@ -327,9 +330,9 @@ def _gigabytes(path: Path, notice: dict[str, Any]) -> float | None:
     return float(value)
 
 
-def _profiled_share(path: Path, notice: dict[str, Any]) -> int | None:
-    value = notice.get("profiled_share")
+def _from_one(path: Path, notice: dict[str, Any], name: str) -> int | None:
+    value = notice.get(name)
     if value is None or (isinstance(value, int) and value >= 1):
         return value
     what = "allowed: a whole number from 1 on"
-    raise InputError(Problem(str(path), what, column="profiled_share", found=value))
+    raise InputError(Problem(str(path), what, column=name, found=value))
