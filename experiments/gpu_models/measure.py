@@ -4,7 +4,7 @@
 
 Writes a JSON file for each model as soon as it is profiled, and again after each further point. All models are profiled
 before a further point is measured, so a run that is cut short lacks points, not models. `--parts compute` measures what
-a step computes by its samples, in a run of its own if need be.
+a step computes by its samples. With `--profiles experiments/gpu_models/measured` a later run adds to what one found.
 
 It needs the packages of `experiments.gpu_models.train`, and nothing compiled.
 `experiments.gpu_models.model_files` makes model files of what it wrote.
@@ -13,34 +13,33 @@ It needs the packages of `experiments.gpu_models.train`, and nothing compiled.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from experiments.gpu_models.data import make_data
+from experiments.gpu_models.documents import Measured, read
 from experiments.gpu_models.held_out import Budget, OutOfTime, affordable, held_out_points
 from experiments.gpu_models.machine import describe_machine
 from experiments.gpu_models.recipes import RECIPES
-from muster.profiling.compute import ComputeProfile, measure_compute
+from muster.profiling.compute import measure_compute
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, running
-from muster.profiling.optimistic import Profile, profile_job
+from muster.profiling.optimistic import profile_job
 from muster.profiling.rates import Precision
 
-PRECISION = Precision(error=0.05, most_windows=10)
-"""Of a profile's points: five windows a visit."""
+PRECISION = Precision(error=0.05, least_windows=3, most_windows=8)
+"""Of a profile's points: four windows a visit."""
 HELD_OUT_PRECISION = Precision(error=0.05, least_windows=3, most_windows=5)
 COMPUTE_PRECISION = Precision(error=0.05, least_windows=3, most_windows=8)
 """A GPU that does the same again and again needs fewer windows."""
 MOST_POINTS = 9
 """Held out, for each model."""
-SHARES = (1, 4, 2, 8, 3)
+SHARES = (1, 4, 3, 2, 8)
 """Among whom a batch is shared where compute is measured, the most important number first."""
 SECONDS_A_POINT = 8.0
 """That a further point takes, in the mean."""
@@ -50,32 +49,6 @@ PATIENCE_SECONDS = 60.0
 """For a job's first step, and for filling its cache."""
 
 
-@dataclass
-class Measured:
-    """One model's profile and what was measured beside it."""
-
-    model: str
-    command: list[str]
-    """As anybody would start it."""
-    profile: Profile | None = None
-    compute: ComputeProfile | None = None
-    held_out: list[dict[str, float]] = field(default_factory=list)
-    held_out_seconds: float = 0.0
-    """For the points alone, without starting the job and filling its cache."""
-
-    def document(self) -> dict[str, Any]:
-        """All of it, as `experiments.gpu_models.model_files` reads it."""
-        parts = {"profile": _stored(self.profile), "compute": _stored(self.compute)}
-        return {**asdict(self), **parts, "machine": describe_machine()}
-
-
-def _stored(measured: Profile | ComputeProfile | None) -> dict[str, Any] | None:
-    """As JSON has it: its rates are pairs, because their keys are numbers."""
-    if measured is None:
-        return None
-    return {**asdict(measured), "rates": [[at, asdict(rate)] for at, rate in measured.rates.items()]}
-
-
 class Measurement:
     """The models under measurement, and the time for them."""
 
@@ -83,10 +56,7 @@ class Measurement:
         self._chosen = chosen
         self._data = data
         self._budget = budget
-        self._measured = {
-            model: Measured(model, ["python3", "-m", *self._words(model, "FOLDER")])
-            for model in chosen.models
-        }
+        self._measured = {model: self._begun(model) for model in chosen.models}
 
     def run(self) -> None:
         """One part after the other, each model within an equal part of the time that is left."""
@@ -95,6 +65,12 @@ class Measurement:
         for part in self._chosen.parts:
             self._for_each(part, PARTS[part])
         self._say("done")
+
+    def _begun(self, model: str) -> Measured:
+        """What an earlier run measured of it, or nothing yet."""
+        if self._chosen.profiles is not None:
+            return read(self._chosen.profiles / f"{model}.json")
+        return Measured(model, ["python3", "-m", *self._words(model, "FOLDER")], describe_machine())
 
     def _for_each(self, part: str, do: Callable[[Measurement, str, float], None]) -> None:
         models = [
@@ -121,7 +97,7 @@ class Measurement:
             precision=PRECISION,
             on_progress=self._progress(model, deadline),
         )
-        self._write(model)
+        self._measured[model].write(self._chosen.out)
 
     def hold_out(self, model: str, deadline: float) -> None:
         """As many points as there is time for once the cache is full."""
@@ -139,7 +115,7 @@ class Measurement:
                     rate, _ = run.measure(cores, HELD_OUT_PRECISION)
                     measured.held_out.append({"cores": cores, "memory_gb": share * full_gb, **asdict(rate)})
                     measured.held_out_seconds = budget.spent - begin
-                    self._write(model)
+                    measured.write(self._chosen.out)
 
     def compute(self, model: str, deadline: float) -> None:
         """With as many numbers of samples as there is time for, two at least."""
@@ -148,7 +124,7 @@ class Measurement:
             cores = cpu_points(self._chosen.cpus, fractions=run.has_quota)[-1]
             shares = SHARES[: max(2, points)]
             self._measured[model].compute = measure_compute(run, cores, COMPUTE_PRECISION, shares)
-        self._write(model)
+        self._measured[model].write(self._chosen.out)
 
     def _job(self, model: str) -> JobToProfile:
         command = [sys.executable, "-m", *self._words(model, str(self._data))]
@@ -170,13 +146,6 @@ class Measurement:
     def _say(self, what: str) -> None:
         print(f"{self._budget.spent:6.1f} s  {what}", flush=True)
 
-    def _write(self, model: str) -> None:
-        """The model's file, whole or not at all."""
-        path = self._chosen.out / f"{model}.json"
-        aside = path.with_suffix(".part")
-        aside.write_text(json.dumps(self._measured[model].document(), indent=1), encoding="utf-8")
-        aside.rename(path)
-
 
 PARTS = {"profile": Measurement.profile, "held-out": Measurement.hold_out, "compute": Measurement.compute}
 
@@ -185,6 +154,9 @@ def main() -> None:
     """Measures all that the time is enough for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the JSON files")
+    parser.add_argument(
+        "--profiles", type=Path, help="folder of an earlier run's files, to which parts are added"
+    )
     parser.add_argument("--budget", type=float, default=560.0, help="seconds for all of it")
     parser.add_argument("--models", nargs="+", choices=RECIPES, default=list(RECIPES))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["profile", "held-out"])

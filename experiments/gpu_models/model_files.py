@@ -1,13 +1,10 @@
 """Makes model files of what `experiments.gpu_models.measure` wrote, and says how well the profiles predict.
 
-    python -m experiments.gpu_models.model_files FOLDER [FOLDER_OF_COMPUTE]
-
-What a second folder has of a model's compute is added to the profile in the first.
+python -m experiments.gpu_models.model_files FOLDER
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -16,48 +13,33 @@ from typing import Any
 
 import numpy as np
 
+from experiments.gpu_models.documents import Measured, read
 from experiments.gpu_models.recipes import RECIPES, STORE_MB_PER_S
 from muster.cli import profile_view as view
 from muster.formatting import percent
-from muster.profiling.compute import ComputeProfile
 from muster.profiling.grid import predicted_steps_per_s
 from muster.profiling.model import MEMORY_SHARES, model_of, model_toml
-from muster.profiling.optimistic import InputProfile, Profile
-from muster.profiling.rates import Rate
+from muster.profiling.optimistic import Profile
 from muster.workload.models import Model
 
 _FIGURES = 5
 """Significant ones of a number in the file."""
 
 
-def main(folder: Path, compute_folder: Path) -> None:
+def main(folder: Path) -> None:
     """A model file for each profile in the folder, beside it, and a table of errors."""
     print("| model | points | time of profile | error: median | 9 of 10 | worst | every point would take |")
     print("|---|---|---|---|---|---|---|")
     for path in sorted(folder.glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        other = compute_folder / path.name
-        computed = json.loads(other.read_text(encoding="utf-8"))["compute"] if other.exists() else None
-        profile = read_profile(document["profile"], computed)
-        model = model_from(document["model"], profile, document["machine"])
-        errors = prediction_errors(model, document["held_out"])
-        text = model_toml(model, remarks(document, profile, errors))
+        measured = read(path)
+        if measured.profile is None:
+            continue
+        profile = replace(measured.profile, compute=measured.compute)
+        model = model_from(measured.model, profile, measured.machine)
+        errors = prediction_errors(model, measured.held_out)
+        text = model_toml(model, remarks(measured, profile, errors))
         (folder / f"{model.name}.toml").write_text(text, encoding="utf-8")
-        print(_row(model, profile, document, errors))
-
-
-def read_profile(stored: dict[str, Any], computed: dict[str, Any] | None) -> Profile:
-    """The profile and the compute as they were measured."""
-    reading = stored["reading"]
-    if reading is not None:
-        reading = InputProfile(**{**reading, "uncached": Rate(**reading["uncached"])})
-    compute = None if computed is None else ComputeProfile(**{**computed, "rates": _rates(computed)})
-    points, rates = tuple(stored["points"]), _rates(stored)
-    return Profile(**{**stored, "points": points, "rates": rates, "reading": reading, "compute": compute})
-
-
-def _rates(stored: dict[str, Any]) -> dict[Any, Rate]:
-    return {at: Rate(**rate) for at, rate in stored["rates"]}
+        print(_row(model, profile, measured, errors))
 
 
 def model_from(key: str, profile: Profile, machine: dict[str, Any]) -> Model:
@@ -94,10 +76,10 @@ def prediction_errors(model: Model, held_out: Sequence[dict[str, Any]]) -> list[
     ]
 
 
-def remarks(document: dict[str, Any], profile: Profile, errors: Sequence[float]) -> list[str]:
+def remarks(measured: Measured, profile: Profile, errors: Sequence[float]) -> list[str]:
     """How it was measured and how well it predicts, on top of the model file."""
-    lines = view.remarks(profile, document["command"])
-    for point, error in zip(document["held_out"], errors, strict=True):
+    lines = view.remarks(profile, measured.command)
+    for point, error in zip(measured.held_out, errors, strict=True):
         cached = percent(point["memory_gb"] / profile.reading.full_gb) if profile.reading else "any part"
         lines.append(
             f"Not visited: {point['cores']:g} cores, {cached} cached: {point['steps_per_s']:.5g} steps/s "
@@ -117,17 +99,17 @@ def _sizes(errors: Sequence[float]) -> tuple[float, float, float]:
     return float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(sizes.max())
 
 
-def _row(model: Model, profile: Profile, document: dict[str, Any], errors: Sequence[float]) -> str:
+def _row(model: Model, profile: Profile, measured: Measured, errors: Sequence[float]) -> str:
     """A line of the table; every point of CPU and memory takes as long as the held-out ones in the mean."""
     start = f"| {model.name} | {len(profile.rates)} | {profile.seconds:.0f} s "
     if not errors:
         return f"{start}| not measured | | | |"
     points = len(profile.points) * len(MEMORY_SHARES)
-    all_seconds = points * document["held_out_seconds"] / len(errors)
+    all_seconds = points * measured.held_out_seconds / len(errors)
     sizes = " | ".join(map(percent, _sizes(errors)))
     ratio = all_seconds / profile.seconds
     return f"{start}| {sizes} | {points} points, {all_seconds:.0f} s, {ratio:.1f} times as long |"
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[-1]))
+    main(Path(sys.argv[1]))

@@ -24,6 +24,8 @@ class Recipe:
     batch: int
     samples: int
     """Of an epoch."""
+    loader_workers: int
+    """Processes that prepare samples: more than keep the GPU busy."""
     files: int
     """Different ones; sample i is file i modulo this."""
 
@@ -36,6 +38,7 @@ RECIPES = {
         "flipped, RandAugment",
         batch=64,
         samples=6400,
+        loader_workers=16,
         files=960,
     ),
     "language": Recipe(
@@ -45,6 +48,7 @@ RECIPES = {
         "unpacked and split into tokens by BPE with dropout 0.1, of which a random part is taken",
         batch=16,
         samples=1200,
+        loader_workers=8,
         files=600,
     ),
     "diffusion": Recipe(
@@ -54,6 +58,7 @@ RECIPES = {
         "about 450 kB, decoded, resized, cropped at the centre, flipped",
         batch=16,
         samples=1600,
+        loader_workers=16,
         files=160,
     ),
     "speech": Recipe(
@@ -63,6 +68,7 @@ RECIPES = {
         "changed at random, log-mel spectrum, SpecAugment",
         batch=16,
         samples=1280,
+        loader_workers=8,
         files=192,
     ),
 }

@@ -38,7 +38,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
         "--data", type=Path, required=True, help="folder that experiments.gpu_models.data filled"
     )
     parser.add_argument("--batch", type=int, help="samples of a step (default: the recipe's)")
-    parser.add_argument("--workers", type=int, default=16, help="processes that prepare samples")
+    parser.add_argument("--workers", type=int, help="processes that prepare samples (default: the recipe's)")
     parser.add_argument("--prefetch", type=int, default=1, help="batches that each of them prepares ahead")
     parser.add_argument("--store-mb-per-s", type=float, default=STORE_MB_PER_S)
     parser.add_argument("--epochs", type=int, default=1000)
@@ -58,7 +58,7 @@ def load(chosen: argparse.Namespace) -> DataLoader[Any]:
         batch_size=chosen.batch or batch,
         shuffle=True,
         drop_last=True,
-        num_workers=chosen.workers,
+        num_workers=chosen.workers or recipe.loader_workers,
         prefetch_factor=chosen.prefetch,
         persistent_workers=True,
         pin_memory=torch.cuda.is_available(),

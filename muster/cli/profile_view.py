@@ -358,7 +358,7 @@ def _with_error(rate: Rate) -> str:
     unsure = "" if rate.sure else ", less sure than asked for"
     return (
         f"{rate.steps_per_s:.5g} steps/s ± {percent(rate.error)} (spread {percent(rate.spread)} over "
-        f"{rate.windows} windows of about a second{unsure})"
+        f"{rate.windows} windows of a second or more{unsure})"
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -12,9 +10,9 @@ import numpy as np
 import pytest
 
 from experiments.gpu_models.data import SAMPLES_PER_S, _document, _picture, _sound
+from experiments.gpu_models.documents import Measured, read
 from experiments.gpu_models.held_out import SHARES, Budget, OutOfTime, affordable, held_out_points
-from experiments.gpu_models.measure import Measured
-from experiments.gpu_models.model_files import main, model_from, prediction_errors, read_profile
+from experiments.gpu_models.model_files import main, model_from, prediction_errors
 from experiments.gpu_models.recipes import RECIPES
 from experiments.gpu_models.store import Store
 from muster.profiling.compute import ComputeProfile
@@ -96,11 +94,12 @@ def test_where_all_cores_were_visited_memory_is_held_out() -> None:
     assert points == [(1.0, [1.0]), (0.6, [2.0])]
 
 
-def test_a_stored_profile_is_read_as_it_was_measured() -> None:
-    measured = Measured("image", ["python3"], a_profile(), COMPUTE)
-    stored = json.loads(json.dumps(measured.document()))
-    assert read_profile(stored["profile"], stored["compute"]) == replace(a_profile(), compute=COMPUTE)
-    assert read_profile(stored["profile"], None) == a_profile()
+def test_a_stored_profile_is_read_as_it_was_measured(tmp_path: Path) -> None:
+    measured = Measured("image", ["python3"], MACHINE, a_profile(), COMPUTE, [{"cores": 5.0}], 7.0)
+    measured.write(tmp_path)
+    assert read(tmp_path / "image.json") == measured
+    Measured("image", ["python3"], MACHINE).write(tmp_path)
+    assert read(tmp_path / "image.json").profile is None
 
 
 def test_a_model_file_has_the_gpu_and_the_prediction_error(
@@ -109,13 +108,11 @@ def test_a_model_file_has_the_gpu_and_the_prediction_error(
     model = model_from("image", a_profile(), MACHINE)
     expected = predicted_steps_per_s(model, 5.0, 0.384)
     held_out = [{"cores": 5.0, "memory_gb": 0.384, **vars(rate(expected / 1.1))}]
-    measured = Measured("image", ["python3", "-m", "train"], a_profile(), None, held_out, 7.0)
-    compute = Measured("image", ["python3", "-m", "train"], None, COMPUTE)
-    for folder, part in (("profile", measured), ("compute", compute)):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "image.json").write_text(json.dumps({**part.document(), "machine": MACHINE}))
-    main(tmp_path / "profile", tmp_path / "compute")
-    found = read_model(tmp_path / "profile" / "vit-b16-h100.toml")
+    command = ["python3", "-m", "train"]
+    Measured("image", command, MACHINE, a_profile(), COMPUTE, held_out, 7.0).write(tmp_path)
+    Measured("speech", command, MACHINE).write(tmp_path)
+    main(tmp_path)
+    found = read_model(tmp_path / "vit-b16-h100.toml")
     assert found.gpu_type == "h100"
     assert found.speed_on("H100") == found.speed
     assert "NVIDIA H100 80GB HBM3 (driver 1.2), 16 cores of a CPU, PyTorch 2.11.0" in found.source
@@ -124,7 +121,7 @@ def test_a_model_file_has_the_gpu_and_the_prediction_error(
     assert found.compute.fixed_samples == pytest.approx(16.0)
     assert found.compute.largest_batch == 64
     assert prediction_errors(found, held_out) == pytest.approx([0.1])
-    text = (tmp_path / "profile" / "vit-b16-h100.toml").read_text()
+    text = (tmp_path / "vit-b16-h100.toml").read_text()
     assert "# Not visited: 5 cores, 60.0 % cached: 11.364 steps/s ± 1.0 %, predicted +10.0 %" in text
     assert "| 10.0 % | 10.0 % | 10.0 % | 80 points, 560 s, 8.0 times as long |" in capsys.readouterr().out
 

@@ -58,7 +58,7 @@ def test_others_report_any_step(
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_batches_prepared_anew_are_the_same_ones(tmp_path: Path, persistent: bool) -> None:
+def test_batches_prepared_again_are_the_same(tmp_path: Path, persistent: bool) -> None:
     loader = torch.utils.data.DataLoader(
         range(12), batch_size=1, num_workers=2, prefetch_factor=3, persistent_workers=persistent
     )
