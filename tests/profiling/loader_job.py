@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from muster import training
 
 PREPARE_CPU_SECONDS, STEP_SECONDS, WORKERS, AHEAD = 0.2, 0.2, 4, 8
 
 
-class Samples(Dataset[torch.Tensor]):
+class Samples:
     """Of an epoch that does not end."""
 
     def __len__(self) -> int:
@@ -27,7 +28,8 @@ class Samples(Dataset[torch.Tensor]):
 
 def main() -> None:
     """Steps that the GPU would do."""
-    loader = DataLoader(Samples(), batch_size=1, num_workers=WORKERS, prefetch_factor=AHEAD)
+    samples: Any = Samples()
+    loader: DataLoader[Any] = DataLoader(samples, batch_size=1, num_workers=WORKERS, prefetch_factor=AHEAD)
     for _ in training.join().steps(loader, state={}, epochs=1):
         time.sleep(STEP_SECONDS)
 

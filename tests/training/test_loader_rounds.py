@@ -15,13 +15,13 @@ pytestmark = pytest.mark.needs_torch
 torch = pytest.importorskip("torch")
 
 
-def reports(tmp_path: Path, *, workers: int, batches: int, **steps: bool) -> list[tuple[int, int]]:
+def reports(tmp_path: Path, *, workers: int, batches: int) -> list[tuple[int, int]]:
     """Of a run that reports as often as it may: the steps, and the batches prepared ahead."""
     loader = torch.utils.data.DataLoader(
         range(batches), batch_size=1, num_workers=workers, prefetch_factor=3 if workers else None
     )
-    seen = []
-    for _ in training.join().steps(loader, state={}, **steps):
+    seen: list[tuple[int, int]] = []
+    for _ in training.join().steps(loader, state={}):
         report = read_progress(tmp_path)
         if report is not None and (not seen or report["step"] != seen[-1][0]):
             seen.append((report["step"], report["prepared_ahead"]))
