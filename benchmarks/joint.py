@@ -108,7 +108,8 @@ def on_network(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluste
     )
 
 
-WORLDS = {"servers": on_servers, "network": on_network}
+WORLDS = {"servers": on_servers, "network": on_network, "uplinks": on_network}
+"""On `uplinks` jobs on the same links slow each other."""
 
 
 def main() -> None:
@@ -122,7 +123,7 @@ def main() -> None:
                 continue
             timed = Timed(build(f"{order}+joint"), ARRIVALS + 2)
             with suppress(_Enough):
-                simulate(*WORLDS[world](nodes, arrivals), timed, Options())
+                simulate(*WORLDS[world](nodes, arrivals), timed, Options(contention=world == "uplinks"))
             first, *others = timed.after_arrival[1:]
             asked = f" (asked {next_goal:g})" if next_goal else ""
             print(

@@ -129,7 +129,7 @@ class SimulationEngine:
         self._batches = world.batches
         self._offers: list[float] | None = [] if options.rules.offers else None
         """When GPUs will be offered, a heap; None: whenever the scheduler asks for it."""
-        self._forms = PlacementShapes(world.network.speed if world.network else None, cluster)
+        self._forms = _shapes_of(world.network, cluster)
         self._scheduler = scheduler
         self._options = options
         self._measured = measured
@@ -626,3 +626,10 @@ def _grow(array: Structured[ColumnT], needed: int) -> None:
     """Make an array longer in place: one that is copied meanwhile to twice its length, a larger one by a third."""
     more = len(array) if array.nbytes < _COPIED_BYTES else len(array) // 3
     grow(array, max(needed, len(array) + more))
+
+
+def _shapes_of(network: NetworkOfRun | None, cluster: Cluster) -> PlacementShapes:
+    """How fast the places of a run are."""
+    if network is None:
+        return PlacementShapes(None, cluster)
+    return PlacementShapes(network.speed, cluster, contention=network.contention)

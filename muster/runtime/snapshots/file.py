@@ -121,6 +121,7 @@ class SavedNetwork(_Table):
     models: list[dict[str, Any] | None]
     flavour: str
     congestion: float
+    contention: bool = False
 
 
 class SavedPlace(TypedDict):

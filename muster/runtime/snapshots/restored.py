@@ -23,7 +23,7 @@ from muster.problems import InputError, Problem
 from muster.runtime.scheduler_memory import from_bytes
 from muster.runtime.snapshots.columns import array_of, records_of
 from muster.runtime.snapshots.file import MOST_OF_A_NODE, SavedAllocation, SnapshotFile
-from muster.runtime.snapshots.taken import CLUSTER, MODEL, OF_ENDED, OF_OWNERS
+from muster.runtime.snapshots.taken import CLUSTER, MODEL, OF_ENDED, OF_KIND
 from muster.schedulers.contract import Jobs, Scheduler, Snapshot, State
 from muster.speed.demands import KnownClasses, ResourceProfiles
 from muster.speed.input_pipeline import ModelTable, model_table
@@ -181,14 +181,14 @@ class RestoredSnapshot:
 
     def _add_others(self, asked: Any, facts: Any) -> None:
         columns = self._file.jobs.others
-        known = ("number", *OF_OWNERS, *OF_ENDED)
+        known = ("number", *OF_KIND, *OF_ENDED)
         if set(columns) != set(known):
             raise self._wrong("jobs.others", f"allowed: {', '.join(known)}, each of them", sorted(columns))
         like = np.zeros(len(columns["number"]), np.int64)
         number = array_of(columns["number"], like, "jobs.others.number", self._where)
         if len(number) and not 0 <= number.min() <= number.max() < self._file.jobs.numbers:
             raise self._wrong("jobs.others.number", f"allowed: numbers below {self._file.jobs.numbers}")
-        for table, names in ((asked, OF_OWNERS), (facts, OF_ENDED)):
+        for table, names in ((asked, OF_KIND), (facts, OF_ENDED)):
             for name in names:
                 table[name][number] = array_of(
                     columns[name], table[name][number], f"jobs.others.{name}", self._where
@@ -312,7 +312,7 @@ class RestoredSnapshot:
             raise self._wrong("network.models", "allowed: one for each of names.models", len(network.models))
         models = [None if one is None else self._network_model(one) for one in network.models]
         speed = NetworkSpeed(models, self.cluster, flavour=network.flavour, congestion=network.congestion)
-        return PlacementShapes(speed, self.cluster)
+        return PlacementShapes(speed, self.cluster, contention=network.contention)
 
     def _network_model(self, fields: Mapping[str, Any]) -> NetworkModel:
         form = _NETWORK_FORMS.get(str(fields.get("form")))

@@ -37,13 +37,14 @@ from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.registry import build
 from muster.speed.demands import KnownClasses
 from muster.speed.input_pipeline import ModelTable, model_table
+from muster.speed.network.forms import PlacementShapes
 from muster.speed.network.models import NetworkModel
 from muster.workload.jobs import ASKED, FACTS, AskedArray, FactArray, JobTable
 from muster.workload.models import Model
 from muster.workload.sized import SIZED, SizedArray
 
 Source = Literal["simulation", "service"]
-OF_OWNERS, OF_ENDED = ("tenant", "user"), ("state", "attained", "run")
+OF_KIND, OF_ENDED = ("model", "tenant", "user", "gpus"), ("state", "attained", "run")
 """Columns of spec and status of the jobs that the scheduler is not asked about."""
 KNOWN_SPEC = tuple(name for name in ASKED.names or () if name != "iterations")
 KNOWN_STATUS = tuple(name for name in FACTS.names or () if name != "finish")
@@ -122,7 +123,7 @@ class TakenSnapshot:
             ],
             speeds_by_gpu_type=_speeds_by_gpu_type(self.models, table, self.cluster),
             classes=SavedClasses(**self.classes._asdict()),
-            network=None if forms is None else _network(forms.speed),
+            network=None if forms is None else _network(forms),
             jobs=self._jobs(),
             holds={
                 str(job): [self._saved(one) for one in shares] for job, shares in self._allocations.items()
@@ -216,7 +217,7 @@ class TakenSnapshot:
         here[self.index] = False
         number = np.flatnonzero(here)
         spec, status = table.asked[number], table.facts[number]
-        return {"number": plain(number), **columns_of(spec, OF_OWNERS), **columns_of(status, OF_ENDED)}
+        return {"number": plain(number), **columns_of(spec, OF_KIND), **columns_of(status, OF_ENDED)}
 
     def _saved(self, one: NodeAllocation) -> SavedAllocation:
         return SavedAllocation(**vars(one.on(self.cluster.nodes[one.node].name)))
@@ -290,11 +291,14 @@ def _speeds_by_gpu_type(models: ModelTable, table: JobTable, cluster: Cluster) -
     raise InputError(Problem(_WHERE, "the speeds of models do not follow from their files in this run"))
 
 
-def _network(speed: Any) -> SavedNetwork:
+def _network(forms: PlacementShapes) -> SavedNetwork:
+    speed = forms.speed
     if speed is None:
         return SavedNetwork(models=[], flavour="", congestion=0.0)
     models = [None if one is None else _network_model(one) for one in speed.models]
-    return SavedNetwork(models=models, flavour=speed.flavour, congestion=speed.congestion)
+    return SavedNetwork(
+        models=models, flavour=speed.flavour, congestion=speed.congestion, contention=forms.contention
+    )
 
 
 def _network_model(model: NetworkModel) -> dict[str, Any]:

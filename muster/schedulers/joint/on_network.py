@@ -2,7 +2,7 @@
 
 Several plans are made. Running jobs stay and others join them, only those stay that the order chooses, or all are
 placed again; large gangs that the network can hurt go first, or the jobs by density. The plan that is worth most is
-taken.
+taken, where jobs on the same uplinks count as fast as they are beside each other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from muster.schedulers.joint.joint_core import place_on_network
 from muster.schedulers.joint.sizes import keeps_size
 from muster.schedulers.placement.network_aware import most_sensitive_first
 from muster.speed.network.forms import Forms
+from muster.speed.network.placement import Placements
 
 _ENOUGH = (0.7, 0.05)
 """Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
@@ -48,7 +49,7 @@ def plans_on_network(
         fill_all(again, gangs)
         ways = [(again, nothing, large_first), (again, nothing, by_density), (stays, lost, large_first)]
     chosen_stay = _placed(given, gangs, served, stays, large_first, lost)
-    if worth.of(chosen_stay) * (1 + _BY_ORDER) > most + REACHED:
+    if worth.of(chosen_stay, _beside_others(given, chosen_stay)) * (1 + _BY_ORDER) > most + REACHED:
         ways = [
             way for way in ways if way[2] is large_first and (way[0] is not stays or snapshot.resize_restarts)
         ]
@@ -60,9 +61,28 @@ def plans_on_network(
     runs = chosen_stay.first >= 0
     same_jobs = [bool(((draft.first >= 0) == runs).all()) for draft in drafts]
     return [
-        (worth.of(draft) * (1 + _BY_ORDER * same), draft)
+        (worth.of(draft, _beside_others(given, draft)) * (1 + _BY_ORDER * same), draft)
         for same, draft in zip(same_jobs, drafts, strict=True)
     ]
+
+
+def _beside_others(given: AllocationInput, draft: PlacementDraft) -> Floats | None:
+    """Return how fast jobs are beside those that send over their uplinks, against that alone; None: as fast."""
+    forms, jobs = given.snapshot.forms, given.snapshot.jobs
+    if forms is None or forms.speed is None or not forms.contention:
+        return None
+    parts = draft.node_parts[: int(draft.used[0])]
+    parts = parts[np.argsort(parts["at"], kind="stable")]
+    at, count = np.unique(parts["at"], return_counts=True)
+    several = count > 1
+    if np.count_nonzero(several) < 2:
+        return None
+    here, at = parts[np.repeat(several, count)], at[several]
+    first = np.concatenate([[0], np.cumsum(count[several])])
+    placements = Placements(first, here["node"].copy(), (1 << here["gpus"]) - 1)
+    share = np.ones(len(jobs))
+    share[at] = forms.speed.share_beside_others(jobs.model[at], placements)
+    return share
 
 
 def _placed(

@@ -49,8 +49,10 @@ class Forms:
 class PlacementShapes:
     """Looks the forms of gangs up, and works each kind of gang out once."""
 
-    def __init__(self, speed: NetworkSpeed | None, cluster: Cluster) -> None:
+    def __init__(self, speed: NetworkSpeed | None, cluster: Cluster, *, contention: bool = False) -> None:
         self.speed = speed
+        self.contention = contention
+        """Whether jobs on the same uplinks slow each other."""
         self._cluster = cluster
         self._lines: Ints = np.full((0, 0), -1)  # by model and GPUs; -1: not worked out yet
         self._stretched: dict[tuple[int, int, float], int] = {}

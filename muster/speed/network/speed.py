@@ -198,6 +198,11 @@ class NetworkSpeed:
         """compute / (compute + exposed communication) of all these jobs running side by side."""
         return self._efficiency(models, self.contended_seconds(models, placements))
 
+    def share_beside_others(self, models: Ints, placements: Placements) -> Floats:
+        """The speed of each of these jobs running side by side, against that alone."""
+        alone = self.efficiency(models, shapes_of(placements, self.tree))
+        return self.contended_efficiency(models, placements) / alone
+
     def _efficiency(self, models: Ints, exposed: Floats, stretched: Floats | None = None) -> Floats:
         compute = self.compute_seconds[models]
         if stretched is not None:

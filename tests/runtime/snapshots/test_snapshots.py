@@ -15,8 +15,9 @@ from muster.runtime.snapshots.restored import RestoredSnapshot
 from muster.runtime.snapshots.taking import SnapshotTaker
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.registry import build
-from muster.simulation import simulate
+from muster.simulation import Options, simulate
 from tests.building import cluster_of, job, jobs_of, run
+from tests.schedulers.test_shared_uplinks import NARROW
 from tests.simulation.fixed_runs import RUNS, FixedRun
 from tests.simulation.random_runs import case_of
 from tests.simulation.test_variable_batches import mixed, model_of
@@ -93,6 +94,14 @@ def test_replay_decides_as_the_run_did(fixed: FixedRun) -> None:
 def test_replay_chooses_sizes_and_batches_as_the_run_did(times_the_batch: int | None) -> None:
     taker = EveryFew(build("gittins+joint"))
     run(jobs_of(*mixed(5, times_the_batch)), cluster_of(4, 4), taker, models=model_of(50.0, 5000.0))
+    check(taker.taken)
+
+
+def test_replay_knows_that_jobs_slow_each_other_on_uplinks() -> None:
+    taker = EveryFew(build("gittins+joint"), at_most=100)
+    simulate(NARROW.trace(60, 61), NARROW.shape.cluster(), taker, Options(contention=True))
+    forms = [RestoredSnapshot(file, HERE).snapshot().forms for file, _ in taker.taken]
+    assert all(each is not None and each.contention for each in forms)
     check(taker.taken)
 
 

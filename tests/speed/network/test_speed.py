@@ -121,6 +121,9 @@ def test_neighbours_never_help_and_uplinks_are_not_overfull(
     placements = jobs(*rows)
     stages = speed.stages(models, shapes_of(placements, speed.tree))
     contended = speed.contended_seconds(models, placements)
+    compute = speed.compute_seconds[models]
+    slower = (compute + stages["exposed_seconds"] + 1e-30) / (compute + contended + 1e-30)
+    assert speed.share_beside_others(models, placements) == pytest.approx(slower)
     assert (contended >= stages["exposed_seconds"] - 1e-12).all()
     seconds = np.maximum(speed.compute_seconds[models] + contended, 1e-30)
     over_racks = [len({node // 4 for node in row}) > 1 for row in rows]
