@@ -11,8 +11,8 @@ from muster.cluster.resources import BUILT_IN_COUNT, FURTHER, RESOURCES
 from muster.formatting import counted
 from muster.problems import did_you_mean
 from muster.schedulers.honours import BATCH, DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, SIZES
-from muster.simulation.network import AUTO, NONE
 from muster.speed.input_pipeline import untold_gpu_types
+from muster.speed.network_of_jobs import AUTO, NONE
 from muster.workload.jobs import JobTable
 from muster.workload.models import shipped_models
 from muster.workload.sized import RIGID

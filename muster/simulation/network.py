@@ -10,7 +10,7 @@ so does one whose total batch has doubled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,49 +20,10 @@ from muster.cluster.ledger_arrays import ROWS_USED, Books, Floats, Ints
 from muster.simulation.network_gangs import on_machines, put_by_journal
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.local_batch import local_batches
-from muster.speed.network.model_file import network_models, network_of
-from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import Placements, Shapes, shapes_of
 from muster.speed.network.speed import NetworkSpeed
-from muster.speed.parameter_server.of_jobs import ring_models
 from muster.workload.jobs import AskedArray, FactArray, JobTable
 from muster.workload.sized import RIGID, RING
-
-AUTO, NONE = "auto", "none"
-
-
-def network_of_run(
-    table: JobTable,
-    cluster: Cluster,
-    *,
-    flavour: str,
-    congestion: float,
-    profiles: Mapping[str, NetworkModel] | None,
-) -> NetworkSpeed | None:
-    """The network's speeds by the table's models; None where it does not count for any of them.
-
-    `auto`: the physical network where the cluster has more of it than one rack, and for rings everywhere.
-    `profiles` go before the network models of the registry of the same name.
-    """
-    if flavour == NONE:
-        return None
-    names = table.model_names
-    models: list[NetworkModel | None] = [None] * len(names)
-    if flavour != AUTO or len(cluster.racks) > 1:
-        own = {name.lower(): model for name, model in (profiles or {}).items()}
-        shipped, _ = network_models(names)
-        known = [None if model is None else network_of(model) for model in table.models]
-        models = [
-            own.get(name.lower(), found if file is None else file.model)
-            for name, found, file in zip(names, shipped, known, strict=True)
-        ]
-    for number, model in ring_models(table, profiles).items():
-        models[number] = model
-    if not any(models):
-        return None
-    return NetworkSpeed(
-        models, cluster, flavour="physical" if flavour == AUTO else flavour, congestion=congestion
-    )
 
 
 class _Compute(NamedTuple):

@@ -8,9 +8,9 @@ from math import inf, isfinite
 
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.simulation.failures import Failures
-from muster.simulation.network import AUTO, NONE
 from muster.simulation.rules import EXACT, Rules
 from muster.speed.network.dimensions import FLAVOURS
+from muster.speed.network_of_jobs import AUTO, NONE
 
 FIRST_ARRIVAL = "first-arrival"
 LIMIT = "limit"

@@ -31,13 +31,14 @@ from muster.simulation.assumptions import assumptions, network_not_known, unknow
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
 from muster.simulation.impossible import left_out_note, set_impossible_aside
 from muster.simulation.jct_bound import jct_bound
-from muster.simulation.network import NetworkOfRun, network_of_run
+from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import LIMIT, Options
 from muster.simulation.sizes import with_sizes
 from muster.simulation.survival import refuse_unsurvivable
 from muster.simulation.variable_batches import variable_batches
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
+from muster.speed.network_of_jobs import network_of_jobs
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table, untyped_cluster_note
 from muster.workload.models import Model, registry
@@ -255,7 +256,7 @@ def _network(
     Work given as a duration is what the gang did in that time there; work given as iterations takes that
     much longer; work given as single-GPU seconds is compute alone, and so is its ideal (Dally "Job").
     """
-    speed = network_of_run(
+    speed = network_of_jobs(
         table,
         cluster,
         flavour=options.network_flavour,

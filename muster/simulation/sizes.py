@@ -11,8 +11,8 @@ from muster.problems import InputError, Problem
 from muster.schedulers.workers_and_servers.frontier import frontier
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import demands_of
-from muster.simulation.network import AUTO, network_of_run
 from muster.speed.network.models import NetworkModel
+from muster.speed.network_of_jobs import AUTO, network_of_jobs
 from muster.speed.parameter_server.of_jobs import steps_of, with_ring_seconds, with_terms
 from muster.workload.jobs import JobTable
 from muster.workload.sized import RESOURCES, RIGID, RING
@@ -40,7 +40,7 @@ def with_sizes(
     Demands.checked(demands.worker, demands.server, demands.limit, [*RESOURCES, "workers", "servers"], names)
     _refuse_without_a_node(demands, cluster, names)
     if (table.asked["sync"] == RING).any():
-        speed = network_of_run(table, cluster, flavour=flavour, congestion=congestion, profiles=profiles)
+        speed = network_of_jobs(table, cluster, flavour=flavour, congestion=congestion, profiles=profiles)
         table = table if speed is None else with_ring_seconds(table, cluster, speed)
     job, sizes = frontier(steps_of(table, index), demands, table.sized["min_workers"][index])
     impossible = np.setdiff1d(np.arange(len(index)), job)

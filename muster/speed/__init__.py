@@ -9,5 +9,6 @@ Small models, each returning stage seconds an iteration; `muster.speed.rates` co
 The others:
 
 - `muster.speed.network`: communication that stays exposed on a placement, alone or among neighbours.
+- `muster.speed.network_of_jobs`: the network of the jobs of a run or of the daemon.
 - `muster.speed.parameter_server`: workers and servers, layer by layer.
 """

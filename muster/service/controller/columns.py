@@ -39,6 +39,8 @@ from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
 from muster.service.store.rows import JobRow, State
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
+from muster.speed.network.forms import PlacementShapes
+from muster.speed.network_of_jobs import network_of_jobs
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import (
     ASKED,
@@ -128,6 +130,7 @@ class LiveColumns:
         ) / max(cluster.total_gpus, 1)
         self._speeds_changed()
         self._table_changed()
+        self._places_changed()
 
     @property
     def status(self) -> FactArray:
@@ -148,13 +151,16 @@ class LiveColumns:
         changed = self._look_up_models()
         for row in rows:
             self._write(row)
-        if changed or len(self._profiles) > profiles:
+        new_speeds = changed or len(self._profiles) > profiles
+        if new_speeds:
             self._speeds_changed()
         if changed:
             self._estimate_again()
         for row in rows:
             self._estimate(row)
         self._table_changed()
+        if new_speeds:
+            self._places_changed()
 
     def _fits_in(self, request: JobRequest) -> bool:
         """Whether this cluster could hold it, if it held nothing else."""
@@ -264,6 +270,12 @@ class LiveColumns:
     def _speeds_changed(self) -> None:
         self.models = model_table(self._profiles or [None])
         self.resource_profiles = ResourceProfiles(self.models, self.ledger.books.nodes)
+
+    def _places_changed(self) -> None:
+        """Say how fast the places of a cluster of several racks are, for jobs whose models say how they communicate."""
+        network = network_of_jobs(self.table, self.cluster)
+        self.forms = None if network is None else PlacementShapes(network, self.cluster, contention=True)
+        """As in a simulation; None: all places are alike."""
 
     def _estimate(self, row: JobRow) -> None:
         """How long it takes at the reference: by what it did so far, else by its model; else unknown."""

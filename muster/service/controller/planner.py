@@ -108,6 +108,7 @@ class Planner:
             columns.table,
             columns.ledger,
             columns.resource_profiles,
+            columns.forms,
             resize_restarts=not self._status.engine_capabilities.can_resize,
             keeps_amounts=not self._status.engine_capabilities.can_resize,
             size_speeds=columns.learned_sizes or None,

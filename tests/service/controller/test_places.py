@@ -1,0 +1,77 @@
+"""What the daemon's scheduler knows of the network: in a cluster with racks the same as in a simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from muster.cluster.ledger import NodeAllocation
+from muster.cluster.shipped import parse_cluster
+from muster.schedulers.contract import Jobs, Snapshot, Trigger
+from muster.schedulers.registry import build
+from muster.service.controller.asking import decided
+from muster.service.controller.columns import LiveColumns
+from muster.service.request import JobRequest
+from muster.service.store.rows import JobRow
+
+CLUSTER = parse_cluster("dally-2x8x8")
+"""Two racks of eight machines with eight GPUs."""
+FREE = {0: 4, 8: 4, 9: 4}
+"""GPUs that other jobs leave: on one machine of the first rack and two of the second."""
+GANG = 100
+
+
+def columns(model: str) -> LiveColumns:
+    """A gang of eight GPUs comes, where all machines are full but for these GPUs."""
+    made = LiveColumns(CLUSTER, dict)
+    for job, node in enumerate(CLUSTER.nodes):
+        gpus = node.gpus - FREE.get(job, 0)
+        request = JobRequest(name="job", command=("true",), directory="/", gpus=gpus)
+        row = JobRow(job, "ann", request, 0.0)
+        made.admit([row])
+        made.place(job, [NodeAllocation(node.name, tuple(range(gpus)), float(gpus), float(gpus))], 0.0)
+        made.began(row, 0.0)
+    request = JobRequest(name="gang", command=("true",), directory="/", gpus=8, model=model)
+    made.admit([JobRow(GANG, "ann", request, 0.0)])
+    return made
+
+
+def racks_of_gang(made: LiveColumns) -> set[int]:
+    """After a decision of the default allocation, under an order that stops no job."""
+    scheduler = build("fifo+joint", {})
+    index = np.array([*range(len(CLUSTER.nodes)), GANG])
+    snapshot = Snapshot(
+        0.0,
+        Trigger.ARRIVAL,
+        Jobs(made.table, index, 0.0),
+        made.table,
+        made.ledger,
+        made.resource_profiles,
+        made.forms,
+    )
+    changes = decided(scheduler, snapshot, scheduler.initial(CLUSTER), made.spec).decision.changes
+    made.carry_out(changes, 0.0)
+    return {CLUSTER.nodes[CLUSTER.node_index[here.node]].rack for here in made.plan[GANG]}
+
+
+def test_a_gang_that_the_network_hurts_stays_in_a_rack() -> None:
+    made = columns("vgg11")
+    assert made.forms is not None
+    assert made.forms.contention
+    assert racks_of_gang(made) == {1}
+
+
+def test_a_job_whose_communication_is_unknown_goes_anywhere() -> None:
+    made = columns("a-model-of-ours")
+    assert made.forms is None
+    assert racks_of_gang(made) == {0, 1}
+
+
+@pytest.mark.parametrize("racks", [1, 2])
+def test_in_one_rack_all_places_are_alike(racks: int) -> None:
+    nodes = tuple(replace(node, rack=node.rack % racks) for node in CLUSTER.nodes)
+    made = LiveColumns(replace(CLUSTER, nodes=nodes, racks=CLUSTER.racks[:racks]), dict)
+    made.admit([JobRow(1, "ann", JobRequest(name="a", command=("true",), directory="/", model="vgg11"), 0.0)])
+    assert (made.forms is None) is (racks == 1)
