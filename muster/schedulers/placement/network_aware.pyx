@@ -10,6 +10,7 @@ from libcpp.algorithm cimport sort, stable_sort
 from libcpp.vector cimport vector
 
 from muster.cluster.arrays cimport Ints, bools, floats, ints
+from muster.cluster.even_core cimport FULLEST, even_gangs, take_even
 from muster.cluster.ledger_core cimport (
     GPU,
     MICRO,
@@ -268,11 +269,49 @@ cdef bint find_form(
         return node >= 0
     if kind[0] == _EVENLY:
         return _find_evenly(books, gpus // kind[1], allowed, kind, need, held_here, work)
+    if even_gangs(books):
+        return _find_even(books, gpus, allowed, need, kind[0] == _IN_RACK, work)
     if kind[0] == _IN_RACK:
         count_by_rack(books, allowed, need, work.scratch.fit, work)
         rack = best_rack(books, work.scratch.fit, work, gpus, False)
         return rack >= 0 and find_in_rack(books, gpus, allowed, need, rack, work)
     return _find_anywhere(books, gpus, allowed, need, work)
+
+
+cdef bint _find_even(
+    Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, bint in_rack, Workspace* work
+) noexcept nogil:
+    """As many GPUs on each of as few machines as possible, of one rack if that is asked; whether there are such.
+
+    Of racks with as few machines that is the one with the least room.
+    """
+    cdef vector[int64_t] fit, room
+    cdef int64_t node, rack, taken, best = -1, fewest = _MOST
+    count_fitting(books, allowed, need, work.scratch.fit)
+    fit.assign(work.scratch.fit, work.scratch.fit + books.node_count)
+    if not in_rack:
+        return take_even(fit.data(), books.node_count, gpus, FULLEST, work.scratch.take) > 0
+    room.assign(work.rack_count, 0)
+    for node in range(books.node_count):
+        room[books.nodes[node].rack] += fit[node]
+    for rack in range(work.rack_count):
+        taken = _take_in_rack(books, gpus, fit, rack, work) if room[rack] >= gpus else 0
+        if 0 < taken < fewest or (best >= 0 and taken == fewest and room[rack] < room[best]):
+            best, fewest = rack, taken
+    return best >= 0 and _take_in_rack(books, gpus, fit, best, work) > 0
+
+
+cdef int64_t _take_in_rack(
+    Books* books, int64_t gpus, vector[int64_t]& fit, int64_t rack, Workspace* work
+) noexcept nogil:
+    """Take the GPUs of an even gang from the machines of a rack; of how many, 0 without a place."""
+    cdef vector[int64_t] here
+    cdef int64_t node
+    here.assign(books.node_count, 0)
+    for node in range(books.node_count):
+        if books.nodes[node].rack == rack:
+            here[node] = fit[node]
+    return take_even(here.data(), books.node_count, gpus, FULLEST, work.scratch.take)
 
 
 cdef bint _are_free(Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work) noexcept nogil:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,11 +24,11 @@ FREE = {0: 4, 8: 4, 9: 4}
 GANG = 100
 
 
-def columns(model: str) -> LiveColumns:
+def columns(model: str, free: Mapping[int, int] = FREE, *, even_gangs: bool = False) -> LiveColumns:
     """A gang of eight GPUs comes, where all machines are full but for these GPUs."""
-    made = LiveColumns(CLUSTER, dict)
+    made = LiveColumns(CLUSTER, dict, even_gangs=even_gangs)
     for job, node in enumerate(CLUSTER.nodes):
-        gpus = node.gpus - FREE.get(job, 0)
+        gpus = node.gpus - free.get(job, 0)
         request = JobRequest(name="job", command=("true",), directory="/", gpus=gpus)
         row = JobRow(job, "ann", request, 0.0)
         made.admit([row])
@@ -38,8 +39,8 @@ def columns(model: str) -> LiveColumns:
     return made
 
 
-def racks_of_gang(made: LiveColumns) -> set[int]:
-    """After a decision of the default allocation, under an order that stops no job."""
+def decided_for_gang(made: LiveColumns) -> tuple[NodeAllocation[str], ...]:
+    """What it gets by a decision of the default allocation, under an order that stops no job."""
     scheduler = build("fifo+joint", {})
     index = np.array([*range(len(CLUSTER.nodes)), GANG])
     snapshot = Snapshot(
@@ -53,7 +54,12 @@ def racks_of_gang(made: LiveColumns) -> set[int]:
     )
     changes = decided(scheduler, snapshot, scheduler.initial(CLUSTER), made.spec).decision.changes
     made.carry_out(changes, 0.0)
-    return {CLUSTER.nodes[CLUSTER.node_index[here.node]].rack for here in made.plan[GANG]}
+    return made.plan.get(GANG, ())
+
+
+def racks_of_gang(made: LiveColumns) -> set[int]:
+    """In which it gets its GPUs."""
+    return {CLUSTER.nodes[CLUSTER.node_index[here.node]].rack for here in decided_for_gang(made)}
 
 
 def test_a_gang_that_the_network_hurts_stays_in_a_rack() -> None:
@@ -75,3 +81,14 @@ def test_in_one_rack_all_places_are_alike(racks: int) -> None:
     made = LiveColumns(replace(CLUSTER, nodes=nodes, racks=CLUSTER.racks[:racks]), dict)
     made.admit([JobRow(1, "ann", JobRequest(name="a", command=("true",), directory="/", model="vgg11"), 0.0)])
     assert (made.forms is None) is (racks == 1)
+
+
+@pytest.mark.parametrize(
+    "free", [{0: 4, 8: 4, 9: 3}, {0: 7, 8: 5, 9: 4}, {0: 2, 1: 2, 8: 2, 9: 2}, {0: 7, 1: 1}]
+)
+def test_where_gangs_are_even_each_machine_has_as_many_gpus(free: dict[int, int]) -> None:
+    """As under Slurm; without a form of as many machines in each rack the gang is even anywhere, or waits."""
+    made = columns("vgg11", free, even_gangs=True)
+    held = [len(here.gpu_ids) for here in decided_for_gang(made)]
+    assert held in ([], [4, 4], [2, 2, 2, 2])
+    assert bool(held) is (free != {0: 7, 1: 1})
