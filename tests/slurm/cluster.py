@@ -158,17 +158,24 @@ def slurm_cluster(
     nodes: int = 4,
     partitions: Sequence[str] = (),
     gpu_types: Sequence[str] = ("v100",),
+    switches: Sequence[str] = (),
     **settings: object,
 ) -> Iterator[SlurmCluster]:
     """A running Slurm of so many nodes (24 CPUs, 8 GPUs, 500 GB each) in a new folder, all idle.
 
     The nodes have these types of GPUs in turn. `partitions` are beside `train`, each a name with settings, on all
-    nodes. `settings` are lines of slurm.conf, in place of or beside those that it has.
+    nodes. `switches` have these nodes each, and one more switch is above them. `settings` are lines of slurm.conf, in
+    place of or beside those that it has.
     """
     folder.mkdir()
     ports = _free_ports(nodes + 1)
     cluster = SlurmCluster(folder, tuple(f"node{at + 1}" for at in range(nodes)), ports)
+    if switches:
+        settings["TopologyPlugin"] = "topology/tree"
     _write_files(cluster, partitions, gpu_types, settings)
+    leaves = [f"SwitchName=leaf{at} Nodes={names}" for at, names in enumerate(switches)]
+    above = [f"SwitchName=above Switches=leaf[0-{len(switches) - 1}]"] if switches else []
+    (folder / "topology.conf").write_text("\n".join([*leaves, *above, ""]))
     try:
         cluster.start("munged")
         wait_for((folder / "munge.socket").exists, lambda: (folder / "munged.out").read_text())

@@ -32,8 +32,8 @@ class Site:
         self.slurm, self.home, self.person = slurm, home, Person(environment=kept)
 
     @contextmanager
-    def serves(self, *flags: str) -> Iterator[None]:
-        flags = ("--engine", "slurm", "--partition", "train", "--scheduler", "fifo", *flags)
+    def serves(self, *flags: str, scheduler: str = "fifo") -> Iterator[None]:
+        flags = ("--engine", "slurm", "--partition", "train", "--scheduler", scheduler, *flags)
         with self.person.serves(self.home, *flags):
             yield
 

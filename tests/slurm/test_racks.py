@@ -1,0 +1,41 @@
+"""A daemon on a Slurm whose nodes hang on two switches: gangs that the network hurts stay on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.service.cli.daemons import open_folder
+from tests.slurm.cluster import slurm_for_a_test
+from tests.slurm.test_serving import Site
+
+pytestmark = pytest.mark.needs_slurm
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """Two nodes on each of two switches, with eight GPUs each."""
+    with (
+        slurm_for_a_test(nodes=4, switches=("node[1-2]", "node[3-4]"), KillWait=2) as slurm,
+        open_folder(0o711) as folder,
+    ):
+        yield Site(slurm, folder / "home")
+
+
+def test_a_gang_stays_on_a_switch_if_its_model_says_how_it_communicates(site: Site) -> None:
+    """Three GPUs are free on one node of the first switch, and on both of the second."""
+
+    def held(job: str) -> dict[str, int]:
+        return {here["node"]: len(here["gpu_ids"]) for here in site.wait(job, phase="running")["holds"]}
+
+    with site.serves(scheduler="fifo+joint"):
+        for node, gpus in (("node1", 8), ("node2", 5), ("node3", 5), ("node4", 5)):
+            said = site.muster("submit", "--gpus", str(gpus), "--cpus", str(gpus), "--", "sleep", "600")
+            assert held(said.split()[1]) == {node: gpus}
+        for model, nodes in ((["--model", "vgg11"], ["node3", "node4"]), ([], ["node2", "node3"])):
+            said = site.muster("submit", "--gpus", "6", "--cpus", "6", *model, "--", "sleep", "600")
+            job = said.split()[1]
+            assert held(job) == dict.fromkeys(nodes, 3)
+            site.muster("cancel", job)
+            site.wait(job, state="cancelled")
