@@ -37,5 +37,8 @@ def test_a_gang_stays_on_a_switch_if_its_model_says_how_it_communicates(site: Si
             said = site.muster("submit", "--gpus", "6", "--cpus", "6", *model, "--", "sleep", "600")
             job = said.split()[1]
             assert held(job) == dict.fromkeys(nodes, 3)
+            file = site.home.with_name(f"snapshot-{job}.json")
+            site.muster("snapshot", "--out", str(file))
+            assert "The same decision: " in site.muster("replay", str(file))
             site.muster("cancel", job)
             site.wait(job, state="cancelled")
