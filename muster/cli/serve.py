@@ -76,6 +76,16 @@ class NodeFlags:
         ),
     ] = None
 
+    links: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Cluster file whose links and network cards the nodes have, with --engine slurm (default: Dally's "
+            "reference constants).",
+            show_default=False,
+        ),
+    ] = None
+
     def served(self, errors: ErrorCollector) -> tuple[str, ConfiguredEngine]:
         """The engine's name and the engine; fake nodes imply theirs. `errors` collects what is wrong."""
         from muster.cli.progress import noted_if_slow
@@ -85,7 +95,7 @@ class NodeFlags:
         memory_gb = None if self.memory is None else errors.of(flags.gb_of, "--memory", self.memory)
         name = self.engine if self.engine is not None else LOCAL if self.fake_nodes is None else FAKE
         options = EngineOptions(
-            self.gpus, self.cpus, memory_gb, self.fake_nodes, self.partition, self.address
+            self.gpus, self.cpus, memory_gb, self.fake_nodes, self.partition, self.address, self.links
         )
         where = "" if self.address is None else f" at {self.address}"
         with noted_if_slow(f"Waiting for engine {name}{where} to answer."):

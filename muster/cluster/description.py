@@ -111,6 +111,13 @@ class Cluster:
         nodes = tuple(replace(node, rack=racks.index(node.rack)) for node in left)
         return replace(self, nodes=nodes, racks=tuple(self.racks[rack] for rack in racks))
 
+    def linked_as(self, other: Cluster) -> Cluster:
+        """The same nodes with the links of another cluster, and the network cards of its nodes of the same names."""
+        cards = {node.name: node.nic_gb_per_s for node in other.nodes}
+        usual = other.links.rack.gb_per_s
+        nodes = tuple(replace(node, nic_gb_per_s=cards.get(node.name, usual)) for node in self.nodes)
+        return replace(self, nodes=nodes, links=other.links)
+
     @cached_property
     def total_gpus(self) -> int:
         """GPUs of all nodes."""

@@ -79,3 +79,13 @@ def test_all_problems_are_raised_together() -> None:
     with pytest.raises(InputError) as refused:
         Cluster("wrong", (replace(MACHINE, gpus=99, rack=3), replace(MACHINE, gpus_per_island=0)), ("r",))
     assert len(refused.value.problems) == 4
+
+
+def test_links_and_network_cards_come_from_another_description() -> None:
+    ours = Cluster("ours", (MACHINE, replace(MACHINE, name="c", rack=1)), ("left", "right"))
+    links = replace(Links(), rack=replace(Links().rack, gb_per_s=2.5))
+    others = Cluster("others", (replace(MACHINE, cpus=1.0, nic_gb_per_s=5.0),), ("r",), links)
+    linked = ours.linked_as(others)
+    assert linked.links == links
+    assert linked.racks == ours.racks
+    assert linked.nodes == (replace(MACHINE, nic_gb_per_s=5.0), replace(ours.nodes[1], nic_gb_per_s=2.5))

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from muster.problems import InputError
+from muster.service.engines.factory import EngineOptions
+from muster.service.engines.slurm.factory import FACTORY
 from tests.service.cli.daemons import open_folder
 from tests.slurm.cluster import slurm_for_a_test
 from tests.slurm.test_serving import Site
 
 pytestmark = pytest.mark.needs_slurm
+
+LINKS = """
+[links.rack]
+gb_per_s = "25Gbit/s"
+[links.cluster]
+gb_per_s = "10Gbit/s"
+"""
 
 
 @pytest.fixture
@@ -42,3 +53,21 @@ def test_a_gang_stays_on_a_switch_if_its_model_says_how_it_communicates(site: Si
             assert "The same decision: " in site.muster("replay", str(file))
             site.muster("cancel", job)
             site.wait(job, state="cancelled")
+
+
+def test_the_links_of_a_cluster_file_count(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the file that muster cluster writes, with other links and another card of one node."""
+    for name in ("PATH", "SLURM_CONF"):
+        monkeypatch.setenv(name, site.slurm.environment[name])
+    file = tmp_path / "site.toml"
+    site.muster("cluster", "--from", "slurm", "-o", str(file))
+    text = file.read_text().partition("[links.")[0]
+    file.write_text(text + LINKS)
+    configured = FACTORY.configure(EngineOptions(partition="train", links=file)).cluster
+    assert (configured.links.rack.gb_per_s, configured.links.cluster.gb_per_s) == (3.125, 1.25)
+    assert configured.racks == ("leaf0", "leaf1")
+    file.write_text("nodes")
+    with pytest.raises(InputError, match=r"site\.toml:1"):
+        FACTORY.configure(EngineOptions(partition="train", links=file))

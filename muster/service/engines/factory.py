@@ -25,6 +25,8 @@ class EngineOptions:
     """Of Slurm."""
     address: str | None = None
     """Of the head of a Ray cluster."""
+    links: Path | None = None
+    """A cluster file, whose links count."""
 
     def given(self) -> dict[str, object]:
         """The values that were given, by option."""
@@ -35,6 +37,7 @@ class EngineOptions:
             "--fake-nodes": self.fake_nodes,
             "--partition": self.partition,
             "--address": self.address,
+            "--links": self.links,
         }
         return {option: value for option, value in values.items() if value is not None}
 

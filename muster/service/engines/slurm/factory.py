@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from muster.cluster import Cluster
+from muster.cluster.cluster_file import cluster_from_toml
 from muster.cluster.slurm_nodes import read_fields, read_slurm_site
+from muster.files import read_text
 from muster.problems import InputError, Problem, Unable, did_you_mean
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.folder_trial import check_shared_folder
@@ -14,7 +16,7 @@ from muster.service.engines.slurm.folder_trial import ask_nodes
 from muster.slurm_commands import SlurmCommands, SlurmError
 from muster.slurm_queries import SlurmQueries
 
-_OPTION = "--partition"
+_OPTION, _LINKS = "--partition", "--links"
 
 
 def _configure(options: EngineOptions) -> ConfiguredEngine:
@@ -23,6 +25,9 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
         partition, cluster = _cluster_of(commands, options.partition)
     except SlurmError as error:
         raise Unable(str(error)) from error
+    if options.links is not None:
+        text = read_text(options.links)
+        cluster = cluster.linked_as(cluster_from_toml(text, str(options.links), options.links.stem))
 
     def open_engine(context: EngineContext) -> SlurmEngine:
         if context.jobs is not None:
@@ -55,4 +60,4 @@ def _cluster_of(commands: SlurmQueries, wanted: str | None) -> tuple[str, Cluste
     return partition, read_slurm_site(text, f"partition {partition}", partition, by_type=False).cluster
 
 
-FACTORY = EngineFactory(SlurmEngine.capabilities, frozenset({_OPTION}), _configure)
+FACTORY = EngineFactory(SlurmEngine.capabilities, frozenset({_OPTION, _LINKS}), _configure)
