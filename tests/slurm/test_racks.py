@@ -34,7 +34,7 @@ def site() -> Iterator[Site]:
         yield Site(slurm, folder / "home")
 
 
-def test_a_gang_stays_on_a_switch_if_its_model_says_how_it_communicates(site: Site) -> None:
+def test_a_gang_whose_model_communicates_stays_on_a_switch(site: Site) -> None:
     """Three GPUs are free on one node of the first switch, and on both of the second."""
 
     def held(job: str) -> dict[str, int]:
