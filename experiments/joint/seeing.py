@@ -19,7 +19,6 @@ from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.input_stage import input_stage_seconds
 from muster.speed.network.forms import Forms, PlacementShapes
-from muster.speed.network.placement import Placements
 
 UNKNOWN_FOR = 600.0
 """Seconds after the first start of a job of a model until its speeds are known."""
@@ -159,20 +158,13 @@ class BelievedShapes(PlacementShapes):
 
     def __init__(self, true: PlacementShapes, factors: Floats) -> None:
         self._true, self._factors = true, factors
+        # How jobs slow each other is seen as it is: beliefs are of a job that is alone.
+        self.speed, self.contention = true.speed, true.contention
 
     @property
     def skews(self) -> Floats | None:
         """As it is."""
         return self._true.skews
-
-    @property
-    def uplinks_are_shared(self) -> bool:
-        """As it is."""
-        return self._true.uplinks_are_shared
-
-    def share_beside_others(self, models: Ints, placements: Placements) -> Floats:
-        """As it is: beliefs are of a job that is alone."""
-        return self._true.share_beside_others(models, placements)
 
     def some_sensitive(self, models: Ints, gpus: Ints) -> bool:
         """Whether the network is believed to hurt some of these gangs."""

@@ -69,7 +69,7 @@ def plans_on_network(
 def _beside_others(given: AllocationInput, draft: PlacementDraft) -> Floats | None:
     """Return how fast jobs are beside those that send over their uplinks, against that alone; None: as fast."""
     forms, jobs = given.snapshot.forms, given.snapshot.jobs
-    if forms is None or not forms.uplinks_are_shared:
+    if forms is None or forms.speed is None or not forms.contention:
         return None
     parts = draft.node_parts[: int(draft.used[0])]
     parts = parts[np.argsort(parts["at"], kind="stable")]
@@ -81,7 +81,7 @@ def _beside_others(given: AllocationInput, draft: PlacementDraft) -> Floats | No
     first = np.concatenate([[0], np.cumsum(count[several])])
     placements = Placements(first, here["node"].copy(), (1 << here["gpus"]) - 1)
     share = np.ones(len(jobs))
-    share[at] = forms.share_beside_others(jobs.model[at], placements)
+    share[at] = forms.speed.share_beside_others(jobs.model[at], placements)
     return share
 
 

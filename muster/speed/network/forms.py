@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.cluster import Cluster
-from muster.speed.network.placement import Placements, place, shapes_of
+from muster.speed.network.placement import place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 
 Ints = npt.NDArray[np.int64]
@@ -57,16 +57,6 @@ class PlacementShapes:
         self._lines: Ints = np.full((0, 0), -1)  # by model and GPUs; -1: not worked out yet
         self._stretched: dict[tuple[int, int, float], int] = {}
         self._forms = Forms(np.full((0, MOST_FORMS, 3), -1), np.zeros((0, MOST_FORMS)))
-
-    @property
-    def uplinks_are_shared(self) -> bool:
-        """Whether jobs that communicate slow each other."""
-        return self.contention and self.speed is not None
-
-    def share_beside_others(self, models: Ints, placements: Placements) -> Floats:
-        """The speed of each of these jobs running side by side, against that alone."""
-        assert self.speed is not None
-        return self.speed.share_beside_others(models, placements)
 
     @cached_property
     def skews(self) -> Floats | None:
