@@ -37,7 +37,7 @@ class EngineOptions:
             "--fake-nodes": self.fake_nodes,
             "--partition": self.partition,
             "--address": self.address,
-            "--links": self.links,
+            "--links": None if self.links is None else str(self.links),
         }
         return {option: value for option, value in values.items() if value is not None}
 

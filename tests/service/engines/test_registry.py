@@ -98,6 +98,13 @@ def test_a_wrong_registration_is_refused(install: Install, line: str, asked: str
     assert str(refused.value).startswith("--engine: found '")
 
 
+def test_links_are_refused_where_an_engine_finds_no_racks() -> None:
+    with pytest.raises(
+        InputError, match=r"^--links: found 'site\.toml'; engine local does not take this option"
+    ):
+        configured_engine("local", EngineOptions(links=Path("site.toml")))
+
+
 def test_an_unknown_engine_has_no_known_capabilities() -> None:
     assert capabilities_of(None) is None
     assert capabilities_of("kubernetes") is None
