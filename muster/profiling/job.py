@@ -97,10 +97,10 @@ class ProgressReport:
     """Workers among whom the batch is shared that it repeats; 0: it repeats none."""
     share_samples: int = 0
     share_passes: int = 0
-    prepared_ahead: int = 0
-    """Batches that its loader prepares while steps are done."""
+    loader_workers: int = 0
+    """Processes that prepare batches while steps are done."""
     discarded: int = 0
-    """How often it has discarded those."""
+    """How often it has discarded prepared batches."""
 
     def ends_epoch_of(self, before: ProgressReport) -> bool:
         """Whether an epoch ended between that report and this one.
@@ -259,7 +259,7 @@ class RunningJob:
         """Has the job drop the batches that wait: as long as there are any, it is faster than they are prepared."""
         self._had_more = False
         first = report = self._next(None)
-        if not first.prepared_ahead:
+        if not first.loader_workers:
             return
         self._discards += 1
         give_notice(self._run_dir, 1, discard=self._discards)

@@ -30,15 +30,6 @@ class Epoch:
     """The same for the same order; empty where the order is not ours to fix."""
 
 
-class Ahead(NamedTuple):
-    """What is prepared while a step is done."""
-
-    workers: int = 0
-    """Processes of the loader, each of which has every so many-th batch."""
-    batches: int = 0
-    """That are asked of them at a time, all together."""
-
-
 class Share(NamedTuple):
     """What `run.steps` gives at once: a batch, or a part of one."""
 
@@ -54,8 +45,8 @@ class Batches(Protocol):
     """What `run.steps` walks through."""
 
     @property
-    def ahead(self) -> Ahead:
-        """What is prepared while a step is done."""
+    def loader_workers(self) -> int:
+        """Processes that prepare batches while steps are done; each has every so many-th batch."""
 
     def divide(self, division: Division) -> None:
         """Gives this rank's share of each batch only; before the first epoch."""
@@ -88,8 +79,8 @@ class _SequenceBatches:
         self._division: Division | None = None
 
     @property
-    def ahead(self) -> Ahead:
-        return Ahead()
+    def loader_workers(self) -> int:
+        return 0
 
     def divide(self, division: Division) -> None:
         self._division = division
@@ -163,9 +154,8 @@ class _LoaderBatches:
         )
 
     @property
-    def ahead(self) -> Ahead:
-        workers = self._loader.num_workers
-        return Ahead(workers, workers * (self._loader.prefetch_factor or 0))
+    def loader_workers(self) -> int:
+        return int(self._loader.num_workers)
 
     def divide(self, division: Division) -> None:
         if self._loader.batch_sampler is None:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from muster.problems import InputError
-from muster.training.batches import Ahead
 from muster.training.cache import CachedDataset, cache_report, grant
 from muster.training.checkpoints import Checkpoints, load_checkpoint
 from muster.training.randomness import random_state
@@ -80,8 +79,8 @@ class SchedulerLink:
         self.repeated: RepeatedBatch | None = None
         """In a profile of compute, the batch that comes again and again."""
         self._wanted_share = 0
-        self.ahead = Ahead()
-        """In a profile, what its loader prepares at a time."""
+        self.loader_workers = 0
+        """In a profile, processes that prepare batches while steps are done."""
         self._discard = self._discarded = 0
         """How often a profile has asked that prepared batches be discarded, and how often they were."""
         with self._unless_stale():
@@ -150,10 +149,9 @@ class SchedulerLink:
         Workers that share few CPUs come to be done at about the same time: many steps at once, then none. Between whole
         rounds that is alike.
         """
-        workers = self.ahead.workers
-        if not workers or now - self._reported_at >= LONGEST_ROUND_SECONDS:
+        if not self.loader_workers or now - self._reported_at >= LONGEST_ROUND_SECONDS:
             return True
-        return (place.step - self._reported_step) % workers == 0
+        return (place.step - self._reported_step) % self.loader_workers == 0
 
     def _step_of_next_look(self, step: int, now: float) -> int:
         """The next step for one process; for several the one about `AGREE_SECONDS` away.
@@ -219,7 +217,7 @@ class SchedulerLink:
             "elastic": self.elastic,
             **cache_report(self.walked),
             **self._share_report(),
-            "prepared_ahead": self.ahead.batches,
+            "loader_workers": self.loader_workers,
             "discarded": self._discarded,
             "problems": self._problems,
         }

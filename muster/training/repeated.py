@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from muster.problems import InputError, Problem
-from muster.training.batches import Ahead, Batches, Epoch, Share
+from muster.training.batches import Batches, Epoch, Share
 from muster.training.shares import Division
 
 _ENDLESS = 2**62
@@ -30,9 +30,9 @@ class RepeatedBatch:
         """In which it takes them."""
 
     @property
-    def ahead(self) -> Ahead:
-        """Nothing: the batch is there."""
-        return Ahead()
+    def loader_workers(self) -> int:
+        """None: the batch is there."""
+        return 0
 
     def share_among(self, workers: int) -> None:
         """From the next step on the batch is shared among so many."""

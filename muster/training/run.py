@@ -101,7 +101,7 @@ class TrainingRun:
             self._link.walked, self._link.elastic = caches_in(loader), elastic
             self._link.repeated = repeated
             if self._environment.profiled:
-                self._link.ahead = (repeated or batches).ahead
+                self._link.loader_workers = (repeated or batches).loader_workers
         return self._steps(repeated or batches, state, epochs)
 
     def finish(self) -> None:

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 
 def reports(tmp_path: Path, *, workers: int, batches: int) -> list[tuple[int, int]]:
-    """Of a run that reports as often as it may: the steps, and the batches prepared ahead."""
+    """Of a run that reports as often as it may: the steps, and the loader's workers."""
     loader = torch.utils.data.DataLoader(
         range(batches), batch_size=1, num_workers=workers, prefetch_factor=3 if workers else None
     )
@@ -24,7 +24,7 @@ def reports(tmp_path: Path, *, workers: int, batches: int) -> list[tuple[int, in
     for _ in training.join().steps(loader, state={}):
         report = read_progress(tmp_path)
         if report is not None and (not seen or report["step"] != seen[-1][0]):
-            seen.append((report["step"], report["prepared_ahead"]))
+            seen.append((report["step"], report["loader_workers"]))
     return seen
 
 
@@ -36,13 +36,13 @@ def _reports_at_once(monkeypatch: pytest.MonkeyPatch, as_start: Callable[..., No
 
 def test_a_profiled_job_reports_whole_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_PROFILED_SHARE", "0")
-    assert reports(tmp_path, workers=2, batches=8) == [(2, 6), (4, 6), (6, 6)]
+    assert reports(tmp_path, workers=2, batches=8) == [(2, 2), (4, 2), (6, 2)]
 
 
 def test_a_round_that_takes_long_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_PROFILED_SHARE", "0")
     monkeypatch.setattr(link, "LONGEST_ROUND_SECONDS", 0.0)
-    assert reports(tmp_path, workers=2, batches=4) == [(1, 6), (2, 6), (3, 6)]
+    assert reports(tmp_path, workers=2, batches=4) == [(1, 2), (2, 2), (3, 2)]
 
 
 @pytest.mark.parametrize(("share", "workers"), [(None, 2), ("0", 0), ("1", 2)])
