@@ -25,7 +25,7 @@ from muster.cluster.shipped import parse_cluster
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, Trigger
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from muster.workload.trace import Trace, trace_of
 
 SIZES = {1: 0.1, 2: 0.15, 4: 0.2, 8: 0.25, 16: 0.3}
@@ -92,7 +92,7 @@ def on_servers(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluste
     rng = np.random.default_rng(0)
     jobs = columns(arrivals, rng)
     count = len(jobs["gpus"])
-    models = rng.choice(sorted(shipped_models()), count)
+    models = rng.choice(sorted(synergy_models()), count)
     trace = trace_of({"job_id": np.arange(count), **jobs, "model": models}, "a full cluster")
     return trace, parse_cluster(f"{nodes}x8gpu,24cpu,500gb")
 

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from muster.service.client import Client
 from muster.service.home import read_endpoint
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 
 CLUSTER = "512x8gpu,24cpu,500gb"
 MUSTER = [sys.executable, "-c", "from muster.cli import main; main()"]
@@ -132,7 +132,7 @@ def queue() -> Figures:
 
 def decisions(scheduler: str) -> Figures:
     """With every GPU held and 5,000 jobs queued: decisions at arrivals, and where jobs take turns, all at once."""
-    chance, models = random.Random(1), sorted(shipped_models())
+    chance, models = random.Random(1), sorted(synergy_models())
 
     def some() -> dict[str, Any]:
         gpus = chance.choices([1, 2, 4, 8, 16], [70, 10, 10, 8, 2])[0]

@@ -21,7 +21,7 @@ from muster.simulation.options import FIRST_ARRIVAL
 from muster.speed.network.layers import read_layers
 from muster.speed.network.models import NetworkModel
 from muster.units import seconds_of
-from muster.workload.models import Model, read_models, registry
+from muster.workload.models import Model, read_models, shipped_models
 from muster.workload.trace import Trace, read_columns, read_trace
 from muster.workload.traces.mapped import parse_mapping
 
@@ -162,7 +162,7 @@ def flag_of(name: str) -> str:
 
 def _known_models(folder: PathName | None) -> Mapping[str, Model]:
     """The shipped models, and over them those of a folder."""
-    return {**registry(), **(read_models(Path(folder)) if folder else {})}
+    return {**shipped_models(), **(read_models(Path(folder)) if folder else {})}
 
 
 def knowledge_of(named: Mapping[str, str]) -> Knowledge:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.fitting.input_analytic import AnalyticFit, fit_analytic, measured_points
-from muster.workload.models import Model, shipped_models
+from muster.workload.models import Model, synergy_models
 
 STORAGE_GB_PER_S = 0.0625
 """One GPU's share of Synergy's server (8 GPUs, 500 MB/s)."""
@@ -25,7 +25,7 @@ def main() -> None:
     """One line a model: fitted parameters, root mean square and worst error of the seconds."""
     row = "{:<16}{:>10}{:>8}{:>8}{:>9}{:>8}{:>8}  {}"
     print(row.format("model", "samples/s", "CPU ms", "KB", "data GB", "rms", "worst", "limits seen"))
-    for model in shipped_models().values():
+    for model in synergy_models().values():
         fit = fit_shipped(model)
         data = fit.form.dataset
         cells = [

@@ -17,7 +17,7 @@ from muster.sweep.statistics import estimate
 from muster.workload.generators import smd
 from muster.workload.generators.draws import drawn, streams
 from muster.workload.generators.philly_like import SIZES, durations_by_size, rhythmic_arrivals
-from muster.workload.models import Model, registry
+from muster.workload.models import Model, shipped_models
 from muster.workload.trace import Trace, trace_of
 
 OWN_ORDER = ("dally", "dally-plus", "smd", "optimus")
@@ -85,7 +85,7 @@ def trace(seed: int, elastic: bool = True) -> Trace:
     kind = [names[at] for at in kinds.integers(len(names), size=JOBS).tolist()]
     pick = kinds.integers(2, size=JOBS).tolist()
     models = [CLASSES[name][at] if CLASSES[name] else "" for name, at in zip(kind, pick, strict=True)]
-    known = registry()
+    known = shipped_models()
     iterations = [
         work / _seconds(known[model]) if model else None
         for work, model in zip(seconds.tolist(), models, strict=True)

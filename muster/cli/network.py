@@ -97,9 +97,12 @@ def network(
     known = _model(model, layers)
     speed = NetworkSpeed([known.network], what_there_is, flavour=flavour, congestion=congestion)
     if placement is not None:
-        rows = [look_at(speed, *_placed(placement, what_there_is), known.compute_seconds)]
+        rows = [
+            look_at(speed, *_placed(placement, what_there_is), known.compute_seconds, known.input_seconds)
+        ]
     else:
-        rows = survey(speed, what_there_is, _most_gpus(gpus, what_there_is), known.compute_seconds)
+        most = _most_gpus(gpus, what_there_is)
+        rows = survey(speed, what_there_is, most, known.compute_seconds, known.input_seconds)
 
     if chart is not None:
         _draw(rows, f"{model} on {what_there_is.name}", chart)
@@ -137,6 +140,8 @@ class _Known:
     network: NetworkModel | None
     compute_seconds: float | None
     """Of an iteration; None: those of the network's profile."""
+    input_seconds: float
+    """That an iteration takes at least; 0: not known."""
     origin: str
     """A sentence on where the numbers come from."""
 
@@ -145,28 +150,34 @@ def _model(name: str, layers: Path | None) -> _Known:
     """The model, of a layer file, a model file or the registry."""
     from muster.speed.network.layers import read_layers
     from muster.speed.network.model_file import network_of
-    from muster.workload.models import find, read_model, registry
+    from muster.workload.models import find, read_model, shipped_models
 
     if layers is not None:
         layered = read_layers(layers)
         if name not in layered:
             raise InputError(Problem("MODEL", f"{layers} has {', '.join(layered)}", found=name))
-        return _Known(layered[name], None, f"layer profile {layers}")
+        return _Known(layered[name], None, 0.0, f"layer profile {layers}")
     model = read_model(Path(name)) if name.endswith(".toml") else find(name)
     if model is None:
-        known = registry()
+        known = shipped_models()
         hint = did_you_mean(name, [word for entry in known.values() for word in (entry.name, *entry.aliases)])
         what = f"no such model; allowed: {', '.join(known)}, or a file NAME.toml"
         raise InputError(Problem("MODEL", with_hint(what, hint), found=name))
     file = network_of(model)
+    least = model.least_input_seconds
+    waits = (
+        f"; its input takes {least:.4g} s on the most CPUs that were measured"
+        if least > model.compute_seconds
+        else ""
+    )
     if file is None:
-        origin = f"{model.name} has no network model: taken as insensitive to the network"
-        return _Known(None, model.compute_seconds, origin)
+        origin = f"{model.name} has no network model: taken as insensitive to the network{waits}"
+        return _Known(None, model.compute_seconds, least, origin)
     origin = f"{file.source}; {file.error}"
-    origin = "; ".join([origin, *model.notes])
+    origin = "; ".join([origin, *model.notes]) + waits
     if model.compute_seconds != file.model.compute_seconds:
         origin += f"; its seconds are longer here, as an iteration computes for {model.compute_seconds:.4g} s"
-    return _Known(file.model, model.compute_seconds, origin)
+    return _Known(file.model, model.compute_seconds, least, origin)
 
 
 def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:

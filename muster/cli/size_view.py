@@ -25,6 +25,10 @@ def print_step(
     )
     exposed = percent(stage_seconds["communication"] / each)
     console.print(f"  {exposed} of it is communication that does not hide behind compute")
+    if waiting := stage_seconds.get("waiting_for_input"):
+        console.print(
+            f"  {percent(waiting / each)} of it waits for input, on the most CPUs that were measured"
+        )
 
 
 def print_held(console: Console, usage: Mapping[str, float], limits: Mapping[str, float]) -> None:

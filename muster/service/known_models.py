@@ -11,7 +11,7 @@ import structlog
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.service.home import models_folder
 from muster.service.request import JobRequest
-from muster.workload.models import Model, read_model, registry
+from muster.workload.models import Model, read_model, shipped_models
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class KnownModels:
                 files[file] = file.stat().st_mtime_ns
         seen = tuple((file.name, changed) for file, changed in files.items())
         if seen != self._seen:
-            known = [*registry().values(), *(entry for file in files if (entry := _readable(file)))]
+            known = [*shipped_models().values(), *(entry for file in files if (entry := _readable(file)))]
             self._models = {name.lower(): entry for entry in known for name in (*entry.aliases, entry.name)}
             self._seen = seen
         return self._models

@@ -63,7 +63,8 @@ def _input_known(table: JobTable, number: int) -> bool:
 
 def _with_hint(name: str) -> str:
     """An unknown model with the shipped ones that it may stand for."""
-    hint = did_you_mean(name, shipped_models())
+    known = [model.name for model in shipped_models().values() if model.input_known]
+    hint = did_you_mean(name, known)
     return f"{name} ({hint})" if hint else name
 
 

@@ -41,7 +41,7 @@ from muster.speed.network.models import NetworkModel
 from muster.speed.network_of_jobs import network_of_jobs
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table, untyped_cluster_note
-from muster.workload.models import Model, registry
+from muster.workload.models import Model, shipped_models
 from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
 from muster.workload.traces.columns import LOG_COLUMNS, NAMES
@@ -110,7 +110,7 @@ def simulate(
 ) -> Run:
     """Replay a trace on a cluster under a scheduler; `layers` are network profiles beside the shipped ones."""
     options = options or Options()
-    known = registry() if models is None else models
+    known = shipped_models() if models is None else models
     table, truth = _prepared(trace, cluster, known, options, layers)
     if continued is not None:
         continued.note(table)

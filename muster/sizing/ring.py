@@ -84,48 +84,59 @@ def sized_ring(
     allowed = int(demands.most(demands.worker, demands.server)[0])
     most = min(allowed, int(room.sum()))
     places = best_places(room, cluster, most)
-    compute, communication = (
+    compute, communication, least = (
         _of_registry(model, batch, cluster, places, int(needs[0]))
         if isinstance(model, Model)
         else _of_layers(model, batch, cluster, places, int(needs[0]))
     )
-    iteration = compute + communication
+    iteration = np.maximum(compute + communication, least)
     best = int(iteration.argmin())
     return SizedRing(
         best + 1,
         [_place(place, cluster) for place in places],
         iteration.tolist(),
         [iterations * each for each in iteration.tolist()],
-        {"compute": float(compute[best]), "communication": float(communication[best])},
+        _stages(float(compute[best]), float(communication[best]), float(iteration[best])),
         {resource: (best + 1) * worker.get(resource, 0.0) for resource in limited},
         allowed > most,
     )
 
 
+def _stages(compute: float, communication: float, whole: float) -> dict[str, float]:
+    """Of one iteration, with the rest of it as waiting for input where there is a rest."""
+    stages = {"compute": compute, "communication": communication}
+    waiting = whole - (compute + communication)
+    return stages | {"waiting_for_input": waiting} if waiting > 0 else stages
+
+
 def _of_layers(
     model: LayeredModel, batch: int, cluster: Cluster, places: Sequence[RingPlace], worker_gpus: int
-) -> tuple[Floats, Floats]:
-    """Compute and exposed communication of an iteration on each place, in seconds, by the layers of a model."""
+) -> tuple[Floats, Floats, Floats]:
+    """Compute and exposed communication of an iteration on each place, and what input takes at least, in seconds.
+
+    Here by the layers of a model, of which no input is known.
+    """
     seconds = seconds_by_workers(NetworkSpeed([model], cluster), 0, places, worker_gpus)
     workers, no_servers = np.arange(1.0, len(places) + 1), np.ones(len(places))
     compute, communication, _ = step(model, batch, seconds.exposed).stage_seconds(workers, no_servers)
-    return compute, communication
+    return compute, communication, np.zeros_like(compute)
 
 
 def _of_registry(
     model: Model, batch: int, cluster: Cluster, places: Sequence[RingPlace], worker_gpus: int
-) -> tuple[Floats, Floats]:
-    """Likewise by the model's file: a gang of that total batch (`speed.worker_options`) that never waits for input."""
+) -> tuple[Floats, Floats, Floats]:
+    """Likewise by the model's file: a gang of that total batch (`speed.worker_options`) with the most CPUs measured."""
     if batch < 1:
         raise InputError(Problem("batch", "allowed: a whole number above 0", found=batch))
     file = network_of(model)
     network = None if file is None else file.model
     speed, number = NetworkSpeed([network], cluster), np.zeros(len(places), np.int64)
     ratio = batch / ((model.batch or UNSTATED_BATCH) * np.arange(1.0, len(places) + 1))
-    _, passes, last_pass = local_batches(model_table([model]), number, ratio)
+    samples, passes, last_pass = local_batches(model_table([model]), number, ratio)
     exposed = speed.exposed_seconds(number, shapes_of(ranks(places, worker_gpus), speed.tree), last_pass)
     profiled = model.compute_seconds if network is None else float(speed.compute_seconds[0])
-    return model.compute_seconds * (passes * last_pass), exposed * (model.compute_seconds / profiled)
+    compute = model.compute_seconds * (passes * last_pass)
+    return compute, exposed * (model.compute_seconds / profiled), samples * model.least_input_seconds
 
 
 def _place(ring: RingPlace, cluster: Cluster) -> str:

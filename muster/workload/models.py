@@ -1,7 +1,7 @@
 """The registry of models: what is known of how fast each trains, one small TOML file a model, all parts optional.
 
-Shipped are ten models with their sensitivity to CPUs and memory (Synergy's table), and those of which the network is
-known; `read_model` and `read_models` read a user's own.
+Shipped are Synergy's ten with their sensitivity to CPUs and memory, four profiled on a GPU of today, and those of
+which the network is known; `read_model` and `read_models` read a user's own.
 `docs/reference/models.md` describes the fields and how to add a model.
 """
 
@@ -23,6 +23,10 @@ _TABLES = {"dataset", "compute", "network", "efficiency", "gpu_types"}
 OTHER_GPUS = "other"
 """As the name of a GPU type: all that are not named."""
 _SHIPPED_FOLDER = Path(__file__).parent / "model_files"
+_SYNERGY = (
+    *("alexnet", "deepspeech", "gnmt", "lstm", "m5", "mobilenetv2", "resnet18", "resnet50", "shufflenetv2"),
+    "transformer-xl",
+)
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,12 @@ class Model:
         """Of an iteration on one GPU that never waits for input."""
         if self.compute is not None and self.compute.seconds is not None:
             return self.compute.seconds
-        return (
-            self.seconds_per_iteration / self.best_speed if self.input_known else self.seconds_per_iteration
-        )
+        return self.least_input_seconds if self.input_known else self.seconds_per_iteration
+
+    @property
+    def least_input_seconds(self) -> float:
+        """Of an iteration's input stage at the largest point of the matrix; 0 where it is not known."""
+        return self.seconds_per_iteration / self.best_speed if self.input_known else 0.0
 
     def speed_on(self, gpu_type: str) -> tuple[tuple[float, ...], ...] | None:
         """The speeds on GPUs of a type; None where nothing is stated for it."""
@@ -158,20 +165,20 @@ class Model:
 
 
 @functools.cache
-def registry() -> Mapping[str, Model]:
+def shipped_models() -> Mapping[str, Model]:
     """All shipped models, by name (aliases are not keys)."""
     return MappingProxyType(read_models(_SHIPPED_FOLDER))
 
 
 @functools.cache
-def shipped_models() -> Mapping[str, Model]:
-    """The shipped models whose sensitivity to CPUs and memory is known: the ten of Synergy's table, by name."""
-    return MappingProxyType({name: model for name, model in registry().items() if model.input_known})
+def synergy_models() -> Mapping[str, Model]:
+    """The ten of Synergy's table, by name, of which its workloads are made."""
+    return MappingProxyType({name: shipped_models()[name] for name in _SYNERGY})
 
 
 def find(name: str, models: Mapping[str, Model] | None = None) -> Model | None:
     """The model of that name or alias, in any case, among `models` (default: the shipped ones); None: there is none."""
-    known = registry() if models is None else models
+    known = shipped_models() if models is None else models
     wanted = name.strip().lower()
     named = (entry for entry in known.values() if wanted in map(str.lower, (entry.name, *entry.aliases)))
     return next(named, None)
@@ -179,7 +186,7 @@ def find(name: str, models: Mapping[str, Model] | None = None) -> Model | None:
 
 def model(name: str, models: Mapping[str, Model] | None = None) -> Model:
     """The model of that name or alias among `models` (default: the shipped ones)."""
-    known = registry() if models is None else models
+    known = shipped_models() if models is None else models
     found = find(name, known)
     if found is not None:
         return found

@@ -10,7 +10,7 @@ import polars as pl
 
 from muster.files import write_aside, write_parquet
 from muster.problems import InputError, Problem, did_you_mean
-from muster.workload.models import Model, registry
+from muster.workload.models import Model, shipped_models
 from muster.workload.traces import read_content
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import (
@@ -92,7 +92,7 @@ def trace_from(
     if reading.frame.height == 0:
         cleaned = "; ".join(reading.notes)
         raise InputError(Problem(content.where, f"there is no job in it{cleaned and ': '}{cleaned}"))
-    jobs = _checked(reading, content.where, registry() if models is None else models)
+    jobs = _checked(reading, content.where, shipped_models() if models is None else models)
     notes = (*reading.notes, *_resembling(reading.frame.columns))
     return Trace(jobs, content.where, notes, reading.frame[LINE], reading.names)
 
@@ -102,7 +102,7 @@ def trace_of(columns: Mapping[str, object], source: str, models: Mapping[str, Mo
     frame = pl.DataFrame(columns)
     lines = pl.int_range(1, frame.height + 1, eager=True, dtype=pl.Int64)
     reading = Reading(frame.with_columns(lines.alias(LINE)))
-    return Trace(_checked(reading, source, registry() if models is None else models), source)
+    return Trace(_checked(reading, source, shipped_models() if models is None else models), source)
 
 
 def write_trace(trace: Trace, path: Path | str) -> None:

@@ -23,7 +23,7 @@ from experiments.fitting.input_fit_table import MEMORY_GB_PER_S, fit_shipped
 from muster.problems import InputError
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import input_stage_seconds
-from muster.workload.models import Dataset, shipped_models
+from muster.workload.models import Dataset, synergy_models
 
 CPUS = np.array([1, 2, 3, 4, 6, 8, 12, 24], dtype=float)
 MEMORY = np.array([20, 60, 120, 180, 250], dtype=float)
@@ -123,7 +123,7 @@ def test_compiled_stage_is_the_form_at_any_storage(
 
 
 def test_without_any_wait_for_reading_nothing_is_said_of_it() -> None:
-    found = fit_shipped(shipped_models()["gnmt"])
+    found = fit_shipped(synergy_models()["gnmt"])
     assert found.form.dataset is None
     assert found.seen == ("compute",)
     # The most cautious CPU cost that agrees: one core, the least measured, just keeps up.
@@ -132,12 +132,12 @@ def test_without_any_wait_for_reading_nothing_is_said_of_it() -> None:
     assert found.worst_ratio == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", sorted(shipped_models()))
+@pytest.mark.parametrize("name", sorted(synergy_models()))
 def test_shipped_models_fit_as_well_as_the_documentation_says(name: str) -> None:
-    found = fit_shipped(shipped_models()[name])
+    found = fit_shipped(synergy_models()[name])
     assert found.rms_log_error < 0.09
     assert found.worst_ratio < 1.31
-    points = measured_points(shipped_models()[name])
+    points = measured_points(synergy_models()[name])
     again = found.form.iteration_seconds(points[:, 0], points[:, 1], STORAGE)
     log_error = np.log(again / points[:, 2])
     assert np.sqrt(np.mean(log_error**2)) == pytest.approx(found.rms_log_error, abs=1e-9)
@@ -147,7 +147,7 @@ def test_shipped_models_fit_as_well_as_the_documentation_says(name: str) -> None
 @pytest.mark.parametrize("name", ["alexnet", "resnet18", "resnet50", "m5", "deepspeech"])
 def test_a_fit_is_the_best_there_is(name: str) -> None:
     """The error has local optima; a global search over a box around the fit must find nothing better."""
-    entry = shipped_models()[name]
+    entry = synergy_models()[name]
     points = measured_points(entry)
     found = fit_shipped(entry)
     dataset = found.form.dataset

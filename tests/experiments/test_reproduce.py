@@ -39,7 +39,7 @@ from muster.simulation import Options
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import relative_speed
 from muster.sweep.page import Table
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from muster.workload.trace import trace_of
 
 from ..cli.conftest import Outcome
@@ -222,7 +222,7 @@ def test_the_static_trace_is_as_published(reference: Path) -> None:
 
 def test_the_bound_by_hand() -> None:
     """One server: an alexnet at its knee takes 12 CPUs and 125 GB and runs at 2.94; seven gnmt need little."""
-    models = shipped_models()
+    models = synergy_models()
     assert pooled_bound({models["gnmt"]: 8}, 24, 500) == pytest.approx(8.0)
     assert pooled_bound({models["gnmt"]: 7, models["alexnet"]: 1}, 24, 500) == pytest.approx(
         7 + 2.94, rel=1e-3
@@ -234,7 +234,7 @@ def test_the_bound_by_hand() -> None:
 )
 def test_the_bound_is_above_every_choice(names: tuple[str, ...]) -> None:
     """Every combination of measured points of three jobs that fits and keeps everybody fair."""
-    models = shipped_models()
+    models = synergy_models()
     cpus, memory = 9.0, 187.5
     table = model_table([models[name] for name in names])
     ways = []

@@ -9,12 +9,12 @@ from muster.report import summarise
 from muster.report.notes import notes
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import on_types, servers, typed
 from tests.speed.test_input_pipeline import plain_seconds
 
-SHIPPED = shipped_models()
+SHIPPED = synergy_models()
 
 
 def of_moments(result: Run) -> list[list[float | None]]:

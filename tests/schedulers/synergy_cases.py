@@ -19,7 +19,7 @@ from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.points import held_speed, speed_at
 from muster.workload.generators.synergy import models_in_turn
 from muster.workload.jobs import WAITING, job_table
-from muster.workload.models import Model, shipped_models
+from muster.workload.models import Model, synergy_models
 from tests.building import cluster_of, job, jobs_of
 from tests.speed.random_models import datasets, monotone_models
 
@@ -45,7 +45,7 @@ def round_of(
 
     `pins` are the constraints of the jobs, in the same order, "" or left out for none.
     """
-    known = shipped_models() if models is None else models
+    known = synergy_models() if models is None else models
     pinned = [*pins, *[""] * len(jobs)]
     trace = jobs_of(
         *(

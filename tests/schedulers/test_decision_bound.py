@@ -16,7 +16,7 @@ from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_decision
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint import Joint
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from tests.schedulers.placement_oracle import best_total, random_case
 from tests.schedulers.synergy_cases import Round, fair_speeds, round_of, speeds, total_speed, tried
 
@@ -56,7 +56,7 @@ def test_a_gang_that_fills_a_machine_is_bounded_by_its_speed(gpus: int) -> None:
     nodes = snapshot.ledger.books.nodes
     usable = np.column_stack([nodes["gpus"], nodes["capacity"][:, 1:]])
     bound = placed_bound(gangs_of(snapshot), np.array([0]), usable)
-    assert bound == pytest.approx(best_total(cluster, [(shipped_models()["resnet50"], gpus)]), rel=0.01)
+    assert bound == pytest.approx(best_total(cluster, [(synergy_models()["resnet50"], gpus)]), rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from muster.report import summarise
 from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from tests.building import column, finishes, jobs_of, run
 from tests.schedulers.smd_cases import machines, sized_job, trace_of_seed
 
@@ -20,7 +20,7 @@ UNRATED = {"utility_priority": None, "utility_urgency_per_hour": None, "utility_
 
 def gang(gpus: int, hours: float) -> dict[str, Any]:
     """A job without servers, of so many hours on V100s."""
-    seconds = shipped_models()["resnet18"].seconds_per_iteration
+    seconds = synergy_models()["resnet18"].seconds_per_iteration
     return {"submit_seconds": 0.0, "gpus": gpus, "model": "resnet18", "iterations": hours * 3600 / seconds}
 
 

@@ -19,7 +19,7 @@ from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
 from muster.schedulers.joint.sizes import SizeOptions, best_sizes, gains_from_type
 from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
-from muster.workload.models import Compute, shipped_models
+from muster.workload.models import Compute, synergy_models
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import on_types
@@ -193,8 +193,8 @@ TWO_TYPES = replace(
     ),
 )
 ON_TYPES = {
-    "resnet18": on_types(shipped_models()["resnet18"], {"a100": 3.0, "v100": 1.0}),
-    "gnmt": on_types(shipped_models()["gnmt"], {"a100": 1.05, "v100": 1.0}),
+    "resnet18": on_types(synergy_models()["resnet18"], {"a100": 3.0, "v100": 1.0}),
+    "gnmt": on_types(synergy_models()["gnmt"], {"a100": 1.05, "v100": 1.0}),
 }
 
 
@@ -227,7 +227,7 @@ def test_a_rigid_job_moves_to_a_faster_type_that_comes_free() -> None:
 
 
 def test_only_jobs_that_a_type_makes_faster_may_change_soon() -> None:
-    alike = on_types(shipped_models()["gnmt"], {"a100": 1.0, "v100": 1.0})
+    alike = on_types(synergy_models()["gnmt"], {"a100": 1.0, "v100": 1.0})
     models = {"resnet18": ON_TYPES["resnet18"], "gnmt": alike}
     found: list[list[bool]] = []
 
@@ -257,7 +257,7 @@ def test_a_type_that_the_owner_states_is_kept() -> None:
 
 def test_a_job_stays_on_the_type_of_which_speeds_are_known() -> None:
     """Six jobs want two GPUs each; the model file states nothing of the six A100s that are free."""
-    known = {"resnet18": replace(shipped_models()["resnet18"], gpu_type="v100")}
+    known = {"resnet18": replace(synergy_models()["resnet18"], gpu_type="v100")}
     rows = [job(0, 400, gpus=2, model="resnet18") for _ in range(6)]
     result = run(jobs_of(*rows), TWO_TYPES, "fifo+joint", models=known)
     assert {name for each in types_held(result)["gpu_type"] for name in each} == {"v100"}

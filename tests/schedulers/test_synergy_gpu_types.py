@@ -16,7 +16,7 @@ from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_decision, bound_of_plan
 from muster.schedulers.parts import GangAllocator
-from muster.workload.models import Model, shipped_models
+from muster.workload.models import Model, synergy_models
 from tests.building import cluster_of, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import (
     Round,
@@ -34,7 +34,7 @@ from tests.schedulers.synergy_cases import (
 )
 from tests.schedulers.test_synergy_guarantee import GUARANTEED
 
-SHIPPED = shipped_models()
+SHIPPED = synergy_models()
 FAST_RESNET = on_types(SHIPPED["resnet18"], {"a100": 3.0, "k80": 0.4})
 STEADY_GNMT = on_types(SHIPPED["gnmt"], {"a100": 1.1, "k80": 0.9})
 MODELS = {"resnet18": FAST_RESNET, "gnmt": STEADY_GNMT}

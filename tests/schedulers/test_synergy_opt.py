@@ -21,7 +21,7 @@ from muster.schedulers.certify import Certified
 from muster.schedulers.registry import build
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import (
     Round,
@@ -33,7 +33,7 @@ from tests.schedulers.synergy_cases import (
     total_speed,
 )
 
-NAMES = tuple(shipped_models())
+NAMES = tuple(synergy_models())
 
 
 def bound_of(case: Round) -> float:

@@ -13,7 +13,7 @@ from muster.service.series import series_of
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State, StateRequest, StepsDone, StoreChanges, Submission
 from muster.speed.gains import network_for, stages_of
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 
 from .controller.test_fake_nodes import CLUSTER, MODELS, World
 from .serving import a_request
@@ -92,7 +92,7 @@ def test_speed_is_that_between_reports_of_one_start(tmp_path: Path) -> None:
     world.store.close()
 
 
-@pytest.mark.parametrize("name", sorted(shipped_models()))
+@pytest.mark.parametrize("name", sorted(synergy_models()))
 def test_no_stage_of_a_shipped_model_is_negative(name: str, tmp_path: Path) -> None:
     held = [
         NodeAllocation[str](

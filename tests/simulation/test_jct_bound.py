@@ -18,7 +18,7 @@ from muster.schedulers.presets import known_presets
 from muster.simulation.engine import SimulationEngine, World
 from muster.simulation.jct_bound import mean_jct_bound
 from muster.simulation.rules import rules_named
-from muster.workload.models import Model, registry
+from muster.workload.models import Model, shipped_models
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import on_types, servers, typed
 from tests.simulation.cases import Case, WatchedEngine, simulated
@@ -73,7 +73,7 @@ def test_an_elastic_job_has_its_best_size() -> None:
 
 def test_faster_gpus_count_more() -> None:
     """The slow GPU does half of the work of the fast one, so both are one and a half."""
-    model = on_types(registry()["gnmt"], {"v100": 1.0, "p100": 0.5})
+    model = on_types(shipped_models()["gnmt"], {"v100": 1.0, "p100": 0.5})
     mixed = typed(cluster_of(1, 1, cpus_per_gpu=24, memory_gb_per_gpu=500), ["v100", "p100"])
     alone = bound_of([job(0, 10, model="gnmt")], mixed, models={"gnmt": model})
     both = bound_of([job(0, 10, model="gnmt")] * 2, mixed, models={"gnmt": model})
@@ -84,7 +84,7 @@ def test_faster_gpus_count_more() -> None:
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_cpus_bound_jobs_that_prepare_much_input(gpus: int) -> None:
     """Eight alexnets on 24 cores: the cores that a batch needs, at the most economical measured number."""
-    model = registry()["alexnet"]
+    model = shipped_models()["alexnet"]
     fair = model.speed[model.cpus_per_gpu.index(3.0)][model.memory_gb_per_gpu.index(62.5)]
     most = model.speed[model.cpus_per_gpu.index(24.0 / gpus)][-1]
     economy = min(cpus / speeds[-1] for cpus, speeds in zip(model.cpus_per_gpu, model.speed, strict=True))
@@ -96,7 +96,7 @@ def test_cpus_bound_jobs_that_prepare_much_input(gpus: int) -> None:
 
 def test_a_share_of_a_gpu_may_have_all_cores_of_its_node() -> None:
     """A quarter of a GPU with one core is as fast as a GPU with four."""
-    model = registry()["alexnet"]
+    model = shipped_models()["alexnet"]
     one, four = (model.speed[model.cpus_per_gpu.index(cores)][-1] for cores in (1.0, 4.0))
     quarter = job(0, 600, gpu_milli=250, model="alexnet")
     assert bound_of([quarter], cluster_of(1, cpus_per_gpu=1)) == pytest.approx(600 * one / four)

@@ -17,7 +17,7 @@ from muster.schedulers import registry
 from muster.schedulers.parts import Part
 from muster.simulation import Failures, Options, Progress, rules_named, simulate
 from muster.simulation.engine import SimulationEngine
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_example_policies import TakesCpusBack, linear_model
 from tests.simulation.cases import shipped
@@ -107,7 +107,7 @@ def test_no_result_is_remembered() -> None:
 
 def test_models_without_a_cpu_are_named_in_trace_order() -> None:
     """Not in the order of a hash, which may be another one in another process."""
-    names = list(shipped_models())[::-1]
+    names = list(synergy_models())[::-1]
     with pytest.raises(InputError) as bad:
         run(jobs_of(*(job(0, 10, model=name) for name in names)), cluster_of(2, cpus_per_gpu=0.0), "fifo")
     assert [problem.found for problem in bad.value.problems] == names

@@ -30,7 +30,7 @@ from muster.speed.network.models import CompactModel
 from muster.speed.network.placement import shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.worker_options import worker_options
-from muster.workload.models import Compute, Efficiency, Model, registry
+from muster.workload.models import Compute, Efficiency, Model, shipped_models
 from tests.building import cluster_of, column, every_place, finishes, jobs_of, run
 from tests.schedulers.test_conformance import conforming
 
@@ -170,7 +170,7 @@ def test_a_job_that_waits_for_input_keeps_its_batch() -> None:
 
 
 def test_on_a_network_a_larger_batch_hides_communication() -> None:
-    model = registry()[NAME]
+    model = shipped_models()[NAME]
     cluster = cluster_of(4, 4, 4, 4, racks=2)
     network = network_of(model)
     assert network is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import input_stage_seconds, relative_speed, storage_needed_gb_per_s
 from muster.workload.model_file import STORAGE_BOUND_TOLERANCE
-from muster.workload.models import Dataset, Model, shipped_models
+from muster.workload.models import Dataset, Model, synergy_models
 from tests.speed.random_models import datasets, monotone_models
 
 cpu_amounts = st.one_of(st.floats(0.01, 60), st.sampled_from([0.0, 1.0, 3.0, 24.0]))
@@ -60,7 +60,7 @@ def plain_seconds(model: Model, cpus: float, memory: float) -> float:
 
 
 def test_shipped_models_are_exact_at_every_measured_point() -> None:
-    models = list(shipped_models().values())
+    models = list(synergy_models().values())
     table = model_table(models)
     for index, model in enumerate(models):
         for row, cpus in enumerate(model.cpus_per_gpu):
@@ -72,7 +72,7 @@ def test_shipped_models_are_exact_at_every_measured_point() -> None:
 
 
 def test_figures_worked_by_hand() -> None:
-    table = model_table([shipped_models()["alexnet"]])
+    table = model_table([synergy_models()["alexnet"]])
     # Half a CPU: half the speed of one. 7.5 CPUs: halfway between 1.75 and 2.
     assert relative_speed(table, 0, 0.5, 62.5, 1.0) == pytest.approx(0.15)
     assert relative_speed(table, 0, 7.5, 62.5, 1.0) == pytest.approx(1.875)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import relative_speed
 from muster.speed.knee import Demand, ServerLimits, measured_knee, surface_knee
-from muster.workload.models import Model, model, shipped_models
+from muster.workload.models import Model, model, synergy_models
 from tests.speed.random_models import monotone_models
 
 SYNERGY_SERVER = ServerLimits(most_cpus=24, most_memory_gb=500, share_cpus=3, share_memory_gb=62.5)
@@ -49,8 +49,8 @@ def cost(demand: Demand, server: ServerLimits) -> float:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_demands(name: str) -> None:
     published = Demand(*PUBLISHED[name])
-    assert measured_knee(shipped_models()[name], SYNERGY_SERVER) == published
-    found = surface_knee(shipped_models()[name], SYNERGY_SERVER)
+    assert measured_knee(synergy_models()[name], SYNERGY_SERVER) == published
+    found = surface_knee(synergy_models()[name], SYNERGY_SERVER)
     assert (found.cpus, found.memory_gb) == (published.cpus, published.memory_gb)
     assert found.speed == pytest.approx(published.speed)
 
@@ -75,9 +75,9 @@ def test_published_demands_on_servers_with_more_cpus(reference: Path, cpus_per_g
 
 def test_a_gang_that_fills_a_server_gets_at_most_what_it_has() -> None:
     whole_server = ServerLimits(most_cpus=3, most_memory_gb=62.5, share_cpus=3, share_memory_gb=62.5)
-    assert measured_knee(shipped_models()["alexnet"], whole_server) == Demand(3, 62.5, 1)
+    assert measured_knee(synergy_models()["alexnet"], whole_server) == Demand(3, 62.5, 1)
     half_server = ServerLimits(most_cpus=6, most_memory_gb=125, share_cpus=3, share_memory_gb=62.5)
-    assert measured_knee(shipped_models()["alexnet"], half_server) == Demand(6, 62.5, 1.75)
+    assert measured_knee(synergy_models()["alexnet"], half_server) == Demand(6, 62.5, 1.75)
 
 
 def test_of_equal_costs_the_one_with_fewer_cpus() -> None:
@@ -102,7 +102,7 @@ def test_of_equal_costs_the_one_with_fewer_cpus() -> None:
 
 def test_a_server_below_every_measured_point_gives_all_it_has() -> None:
     small = ServerLimits(most_cpus=0.5, most_memory_gb=10, share_cpus=0.5, share_memory_gb=10)
-    found = measured_knee(shipped_models()["gnmt"], small)
+    found = measured_knee(synergy_models()["gnmt"], small)
     assert (found.cpus, found.memory_gb) == (0.5, 10)
     assert found.speed == pytest.approx(0.5)
 
@@ -155,7 +155,7 @@ def test_surface_knee_is_no_dearer_than_a_fine_scan(
 
 def test_surface_knee_inside_a_cell() -> None:
     """A tenth of alexnet's speed given up: neither CPUs nor memory are a measured point's."""
-    found = surface_knee(shipped_models()["alexnet"], SYNERGY_SERVER, 0.1)
+    found = surface_knee(synergy_models()["alexnet"], SYNERGY_SERVER, 0.1)
     assert found.speed == pytest.approx(0.9 * 2.94)
     # With speed a = 2 at 62.5 GB and v(c) = 2 + 0.94 (c - 9) / 3 at 125 GB, the share s of the way between
     # them solves (1 - s) / a + s / v = 1 / 2.646; the cheapest c on that line by a scan of it.

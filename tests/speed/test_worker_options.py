@@ -20,7 +20,7 @@ from muster.speed.network.models import CompactModel
 from muster.speed.network.placement import Placements, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.worker_options import WorkerOptions, worker_options
-from muster.workload.models import Compute, Dataset, Model, shipped_models
+from muster.workload.models import Compute, Dataset, Model, synergy_models
 from tests.building import cluster_of, column, every_place, finishes, job, jobs_of, run
 from tests.schedulers.test_example_policies import Toy
 from tests.speed.random_models import datasets, monotone_models
@@ -129,7 +129,7 @@ def test_every_gang_that_fits_counts_as_on_some_place(nodes: tuple[int, ...], ra
 
 
 def test_the_gpus_asked_for_are_exactly_as_measured() -> None:
-    models = list(shipped_models().values())
+    models = list(synergy_models().values())
     table = model_table(models)
     speed = NetworkSpeed([CHATTY] * len(models), TWO_RACKS)
     for gpus in (1, 3, 8):

@@ -19,7 +19,7 @@ from scipy.stats import chisquare, expon, kstest
 from muster.problems import InputError
 from muster.workload.generators import mixed, philly_like, synergy
 from muster.workload.generators.draws import drawn, mean_of_two_ranges, streams, two_range_durations
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from muster.workload.trace import Trace, read_trace, write_trace
 
 # A law is kept where a fixed seed gives a p-value above this; a wrong law gives 1e-20 at these sizes.
@@ -47,7 +47,7 @@ def p_value(shares: NDArray[np.float64]) -> float:
 
 
 def seconds_of(trace: Trace) -> NDArray[np.float64]:
-    each = [shipped_models()[model].seconds_per_iteration for model in trace.jobs["model"]]
+    each = [synergy_models()[model].seconds_per_iteration for model in trace.jobs["model"]]
     seconds: NDArray[np.float64] = trace.jobs["iterations"].to_numpy() * np.array(each)
     return seconds
 

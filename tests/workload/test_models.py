@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.problems import InputError
-from muster.workload.models import Dataset, Model, model, read_model, read_models, shipped_models
+from muster.workload.models import Dataset, Model, model, read_model, read_models, synergy_models
 
 GOOD = """\
 name = "mine"
@@ -49,7 +49,7 @@ def refused(folder: Path, text: str | bytes) -> list[str]:
 
 
 def test_ten_models_ship() -> None:
-    families = {name: entry.family for name, entry in shipped_models().items()}
+    families = {name: entry.family for name, entry in synergy_models().items()}
     assert families == {
         "alexnet": "image",
         "resnet18": "image",
@@ -62,7 +62,7 @@ def test_ten_models_ship() -> None:
         "m5": "speech",
         "deepspeech": "speech",
     }
-    for entry in shipped_models().values():
+    for entry in synergy_models().values():
         assert entry.notes == ()
         assert entry.licence == "MIT"
 
@@ -75,9 +75,9 @@ def test_shipped_models_are_the_published_ones(reference: Path) -> None:
         for name in published["ratio3"]
         if "_" not in name and name not in ("bert", "vae")
     }
-    assert sorted(names.values()) == sorted(shipped_models())
+    assert sorted(names.values()) == sorted(synergy_models())
     for theirs, ours in names.items():
-        entry, wanted = shipped_models()[ours], published["ratio3"][theirs]
+        entry, wanted = synergy_models()[ours], published["ratio3"][theirs]
         assert entry.cpus_per_gpu == tuple(published["axes"]["cpus_per_gpu"])
         assert entry.memory_gb_per_gpu == tuple(published["axes"]["mem_gb_per_gpu"])
         assert [list(row) for row in entry.speed] == wanted["tput"]

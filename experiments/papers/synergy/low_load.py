@@ -17,7 +17,7 @@ from muster.speed.input_stage import relative_speed
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
 from muster.workload.generators.synergy import generate
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 
 ALLOCATIONS = ("proportional", "tune", "tune-plus")
 SPLITS = ((20, 70, 10), (33, 33, 33), (50, 0, 50))
@@ -66,7 +66,7 @@ class CpuUse:
 
 def _usable(name: str, gpus: float, cpus: float, memory_gb: float) -> float:
     """The fewest CPUs, at most those held, that make the job as fast as it is."""
-    model = shipped_models()[name]
+    model = synergy_models()[name]
     table = model_table([model])
 
     def speed(cpus_per_gpu: float) -> float:

@@ -19,7 +19,7 @@ from muster.speed.input_stage import relative_speed
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
 from muster.workload.generators.synergy import generate
-from muster.workload.models import Model, shipped_models
+from muster.workload.models import Model, synergy_models
 
 ALLOCATIONS = ("proportional", "tune-published", "tune", "tune-plus", "opt")
 SPLITS = ((20, 70, 10), (33, 33, 33))
@@ -56,7 +56,7 @@ class OneRound:
             Options(round_seconds=300.0, restart_cost_seconds=0.0),
         )
         held = run.record.allocations.filter(pl.col("from_seconds") == 0.0)
-        models = shipped_models()
+        models = synergy_models()
         names = list(models)
         table = model_table([models[name] for name in names])
         model_of = dict(zip(trace.jobs["job_id"], trace.jobs["model"], strict=True))

@@ -21,7 +21,7 @@ from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
 from muster.workload.generators.synergy import PHILLY_SIZES
 from muster.workload.jobs import WAITING, job_table
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from muster.workload.trace import Trace, trace_of
 
 ONE, GANGS = "one GPU", "1 to 16 GPUs"
@@ -74,7 +74,7 @@ class RandomMixes:
 
 def random_mix(gpus: int, sizes: str, rng: np.random.Generator) -> Trace:
     """Jobs whose GPUs are those of the cluster; each model's share of them is random, too."""
-    names = sorted(shipped_models())
+    names = sorted(synergy_models())
     shares = rng.dirichlet(np.ones(len(names)))
     known, weights = np.array(list(PHILLY_SIZES)), np.array(list(PHILLY_SIZES.values()), np.float64)
     taken: list[int] = []
@@ -93,7 +93,7 @@ def random_mix(gpus: int, sizes: str, rng: np.random.Generator) -> Trace:
 
 def all_at_once(trace: Trace, cluster: Cluster) -> Snapshot:
     """All jobs wait, none holds anything."""
-    table = job_table(trace, cluster, shipped_models(), {})
+    table = job_table(trace, cluster, synergy_models(), {})
     table.facts["state"] = WAITING
     ledger = Ledger(cluster, len(table))
     resource_profiles = ResourceProfiles(model_table(table.models, cluster.gpu_types), ledger.books.nodes)

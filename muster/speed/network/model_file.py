@@ -49,7 +49,7 @@ def network_of(model: Model) -> NetworkModelFile | None:
 @functools.cache
 def shipped() -> Mapping[str, NetworkModelFile]:
     """The network models that come with Muster, by name."""
-    known = {name: network_of(model) for name, model in models.registry().items()}
+    known = {name: network_of(model) for name, model in models.shipped_models().items()}
     return MappingProxyType({name: file for name, file in known.items() if file is not None})
 
 

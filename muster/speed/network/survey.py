@@ -44,13 +44,17 @@ class Surveyed:
 
 
 def survey(
-    speed: NetworkSpeed, cluster: Cluster, most_gpus: int, compute_seconds: float | None = None
+    speed: NetworkSpeed,
+    cluster: Cluster,
+    most_gpus: int,
+    compute_seconds: float | None = None,
+    input_seconds: float = 0.0,
 ) -> list[Surveyed]:
     """Model 0 of `speed` on every kind of placement that the cluster has, for 1, 2, 4, ... GPUs.
 
     A placement that is of several kinds is listed once, under the first of them. `compute_seconds` of an iteration may
     be others than those of the network's profile; then all seconds are longer or shorter alike, and the efficiency is
-    the profile's.
+    the profile's. No iteration takes less than `input_seconds`.
     """
     counts = [1 << power for power in range(most_gpus.bit_length()) if 1 << power < most_gpus] + [most_gpus]
     rows = []
@@ -60,7 +64,7 @@ def survey(
             placements = place(gpus_by_rack, cluster)
             if placements is not None and written(gpus_by_rack) not in seen:
                 seen.add(written(gpus_by_rack))
-                rows.append(look_at(speed, kind, gpus_by_rack, placements, compute_seconds))
+                rows.append(look_at(speed, kind, gpus_by_rack, placements, compute_seconds, input_seconds))
     return rows
 
 
@@ -70,8 +74,9 @@ def look_at(
     gpus_by_rack: GpusByRack,
     placements: Placements,
     compute_seconds: float | None = None,
+    input_seconds: float = 0.0,
 ) -> Surveyed:
-    """Model 0 of `speed` on one placement; `compute_seconds` as for `survey`."""
+    """Model 0 of `speed` on one placement; `compute_seconds` and `input_seconds` as for `survey`."""
     shapes = shapes_of(placements, speed.tree)
     model = np.zeros(1, dtype=np.int64)
     stage = speed.stages(model, shapes)[0]
@@ -83,7 +88,7 @@ def look_at(
         kind,
         written(gpus_by_rack),
         int(shapes[0]["gpus"]),
-        compute + exposed,
+        max(input_seconds, compute + exposed),
         float(speed.efficiency(model, shapes)[0]),
         exposed,
         float(stage["all_reduce_seconds"]) * longer,

@@ -17,7 +17,7 @@ from muster.workload.generators.draws import (
     streams,
     two_range_durations,
 )
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 from muster.workload.trace import Trace, trace_of
 
 CLASSES: tuple[tuple[str, ...], ...] = (
@@ -62,7 +62,7 @@ def generate(
     arrivals, durations, sizes = streams(seed, 3)
     law = STATIC if static else DYNAMIC
     models = list(islice(models_in_turn(split), jobs))
-    known = shipped_models()
+    known = synergy_models()
     seconds_each = np.array([known[name].seconds_per_iteration for name in models])
     seconds = two_range_durations(durations, jobs, *law)
     gpus = (

@@ -14,10 +14,10 @@ from muster.schedulers.queue_order.srtf import Srtf
 from muster.service.controller.columns import LiveColumns
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 
 CLUSTER = parse_cluster("1x2gpu,8cpu,100gb")
-MODELS = {name.lower(): model for name, model in shipped_models().items()}
+MODELS = {name.lower(): model for name, model in synergy_models().items()}
 KNOWN, UNKNOWN, UNSAID = 1, 2, 3
 STEPS = 1000
 

@@ -24,10 +24,10 @@ from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, State, StateRequest, Submission
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 
 CLUSTER = parse_cluster("2x2gpu,6cpu,100gb")
-MODELS = {name.lower(): model for name, model in shipped_models().items()}
+MODELS = {name.lower(): model for name, model in synergy_models().items()}
 NAMES = [None, "resnet18", "alexnet", "gnmt"]
 
 

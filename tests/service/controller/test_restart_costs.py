@@ -25,12 +25,12 @@ from muster.service.engines import Report
 from muster.service.engines.fake import Pace
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State, StateRequest, Submission
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 
 from .test_fake_nodes import World
 
 BEGAN, FIRST_STEP, ASKED, END = 100.0, 130.0, 190.0, 200.0
-RESNET = next(iter(shipped_models().values()))
+RESNET = next(iter(synergy_models().values()))
 
 
 def row(joined: bool = False, **fields: object) -> JobRow:

@@ -19,7 +19,7 @@ from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
 from muster.training.run_folder import progress_file, read_progress
-from muster.workload.models import shipped_models
+from muster.workload.models import synergy_models
 
 CLUSTER = parse_cluster("2x8gpu,24cpu,500gb")
 
@@ -189,7 +189,7 @@ def test_a_line_that_was_cut_off_is_none(tmp_path: Path) -> None:
 
 def test_a_pace_is_the_models(tmp_path: Path) -> None:
     """Of its slowest node; more CPUs make a job that waits for its input faster, one without a model not."""
-    models = shipped_models()
+    models = synergy_models()
     known = {name.lower(): model for name, model in models.items()}
     model = known["resnet18"]
 
