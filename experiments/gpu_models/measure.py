@@ -41,8 +41,8 @@ MOST_POINTS = 9
 """Held out, for each model."""
 SHARES = (1, 4, 3, 2, 8)
 """Among whom a batch is shared where compute is measured, the most important number first."""
-SECONDS_A_POINT = 8.0
-"""That a further point takes, in the mean."""
+SECONDS_A_POINT = 15.0
+"""That a point held out takes, in the mean; one of compute takes half of that."""
 START_SECONDS = 20.0
 """Until a job that repeats a batch makes steps, and for its largest batch a second time."""
 PATIENCE_SECONDS = 60.0
@@ -119,7 +119,7 @@ class Measurement:
 
     def compute(self, model: str, deadline: float) -> None:
         """With as many numbers of samples as there is time for, two at least."""
-        points = affordable(deadline - self._budget.spent - START_SECONDS, SECONDS_A_POINT, len(SHARES))
+        points = affordable(deadline - self._budget.spent - START_SECONDS, SECONDS_A_POINT / 2, len(SHARES))
         with running(self._job(model), self._progress(model, deadline)) as run:
             cores = cpu_points(self._chosen.cpus, fractions=run.has_quota)[-1]
             shares = SHARES[: max(2, points)]

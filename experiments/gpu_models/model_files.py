@@ -1,11 +1,11 @@
 """Makes model files of what `experiments.gpu_models.measure` wrote, and says how well the profiles predict.
 
-python -m experiments.gpu_models.model_files FOLDER
+python -m experiments.gpu_models.model_files FOLDER --out muster/workload/model_files
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -26,8 +26,8 @@ _FIGURES = 5
 """Significant ones of a number in the file."""
 
 
-def main(folder: Path) -> None:
-    """A model file for each profile in the folder, beside it, and a table of errors."""
+def main(folder: Path, out: Path) -> None:
+    """A model file for each profile in the folder, and a table of errors."""
     print("| model | points | time of profile | error: median | 9 of 10 | worst | every point would take |")
     print("|---|---|---|---|---|---|---|")
     for path in sorted(folder.glob("*.json")):
@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
         model = model_from(measured.model, profile, measured.machine)
         errors = prediction_errors(model, measured.held_out)
         text = model_toml(model, remarks(measured, profile, errors))
-        (folder / f"{model.name}.toml").write_text(text, encoding="utf-8")
+        (out / f"{model.name}.toml").write_text(text, encoding="utf-8")
         print(_row(model, profile, measured, errors))
 
 
@@ -112,4 +112,8 @@ def _row(model: Model, profile: Profile, measured: Measured, errors: Sequence[fl
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="of the JSON files")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the model files")
+    chosen = parser.parse_args()
+    main(chosen.folder, chosen.out)

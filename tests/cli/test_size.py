@@ -283,3 +283,13 @@ def test_mistakes_about_rings_are_explained(
     for part in parts:
         assert part in reply
     assert "Traceback" not in reply
+
+
+def test_a_worker_that_waits_for_its_input_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """A ViT on an H200 waits for its input with all cores that were measured: one worker, 64 samples, 33.3 ms."""
+    asked = "vit-b16-h200 --sync ring --cluster dally-2x8x8 --limit gpu=1 --batch 64 --iterations 100"
+    found = document(asked, capsys)
+    assert found["iteration_seconds"] == pytest.approx(0.033344)
+    assert found["stage_seconds"]["compute"] == pytest.approx(0.02723)
+    assert sum(found["stage_seconds"].values()) == pytest.approx(0.033344)
+    assert "18.3 % of it waits for input, on the most CPUs that were measured" in answered(asked, capsys)

@@ -21,6 +21,8 @@ from muster.profiling.optimistic import InputProfile, Profile
 from muster.profiling.rates import Rate
 from muster.workload.models import read_model
 
+ROOT = Path(__file__).parents[2]
+MEASURED, SHIPPED = ROOT / "experiments/gpu_models/measured", ROOT / "muster/workload/model_files"
 CORES = tuple(float(number) for number in range(1, 17))
 MACHINE = {
     "gpu": "NVIDIA H100 80GB HBM3",
@@ -111,7 +113,7 @@ def test_a_model_file_has_the_gpu_and_the_prediction_error(
     command = ["python3", "-m", "train"]
     Measured("image", command, MACHINE, a_profile(), COMPUTE, held_out, 7.0).write(tmp_path)
     Measured("speech", command, MACHINE).write(tmp_path)
-    main(tmp_path)
+    main(tmp_path, tmp_path)
     found = read_model(tmp_path / "vit-b16-h100.toml")
     assert found.gpu_type == "h100"
     assert found.speed_on("H100") == found.speed
@@ -124,6 +126,23 @@ def test_a_model_file_has_the_gpu_and_the_prediction_error(
     text = (tmp_path / "vit-b16-h100.toml").read_text()
     assert "# Not visited: 5 cores, 60.0 % cached: 11.364 steps/s ± 1.0 %, predicted +10.0 %" in text
     assert "| 10.0 % | 10.0 % | 10.0 % | 80 points, 560 s, 8.0 times as long |" in capsys.readouterr().out
+
+
+def test_shipped_models_of_a_gpu_are_what_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(MEASURED, tmp_path)
+    made = sorted(tmp_path.glob("*.toml"))
+    assert [path.stem for path in made] == [
+        "dit-b8-h200",
+        "gpt2-124m-h200",
+        "vit-b16-h200",
+        "whisper-small-h200",
+    ]
+    for path in made:
+        assert (SHIPPED / path.name).read_text() == path.read_text()
+    table = capsys.readouterr().out
+    assert "| 5 | 147 s | 2.2 % | 6.5 % | 8.7 % |" in table
 
 
 def test_stored_samples_have_the_sizes_of_real_ones(tmp_path: Path) -> None:
