@@ -43,7 +43,7 @@ def test_the_twin_of_a_real_queue_waits_as_long(busy: SlurmCluster, tmp_path: Pa
     waited, simulated = figures["recorded_wait_seconds"], figures["simulated_wait_seconds"]
     assert waited["p50"] > 20
     for quantile in ("p50", "p90"):
-        assert simulated[quantile] == pytest.approx(waited[quantile], rel=0.15), figures
+        assert simulated[quantile] == pytest.approx(waited[quantile], rel=0.2), figures
 
 
 def serve_a_queue(slurm: SlurmCluster, draw: Random) -> None:
