@@ -24,6 +24,7 @@ _SCHEDULERS = ("fifo", "las", "srtf")
 _ORDERS = ("fifo", "las", "gittins", "srtf")
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
+    "dally-tuning": lambda given: dally.lines(given.only, given.jobs_share, given.seeds, tuning=True),
     "everyday": lambda given: everyday.lines(given.only, given.reference, given.seeds),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
@@ -89,7 +90,7 @@ def main() -> None:
         type=float,
         default=1.0,
         metavar="SHARE",
-        help="Part of each setting's jobs to run, on the ground dally (default: 1).",
+        help="Part of each setting's jobs to run, on the grounds dally and dally-tuning (default: 1).",
     )
     parser.add_argument(
         "--shared-speeds",
@@ -110,8 +111,10 @@ def main() -> None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
     if (arguments.shared_speeds or arguments.moves_pause) and arguments.ground not in LEARNING:
         parser.error("--shared-speeds and --moves-pause: only on the grounds elastic and elastic-further")
-    if arguments.ground in ("dally", "everyday") and arguments.scheduler:
+    if arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
+    if arguments.ground in ("dally-tuning", "everyday") and arguments.table:
+        parser.error(f"--table: the ground {arguments.ground} has none but its own")
     for line in _lines(arguments):
         print(line, flush=True)
 

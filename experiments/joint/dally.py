@@ -26,7 +26,7 @@ JOINT_WITH_DURATIONS = ("srtf+joint", "srsf-placed+joint")
 SETTINGS: Mapping[str, Mapping[str, str]] = {"2d-las+joint": known_presets()["dally-plus"].settings}
 """The same order: queues that double, and jobs that fall to another at most every 300 s."""
 BARS = {"mean JCT": 1.01, "makespan": 1.03, "p99 JCT": 1.05}
-FIRST_SEED = 41
+FIRST_SEED, FIRST_TUNING_SEED = 41, 71
 
 _DAY = 86_400.0
 _AUTHORS, _MEASURED = MODELS["authors' scales"], MODELS["measured fits"]
@@ -156,6 +156,20 @@ GROUND: tuple[Setting, ...] = (
     Setting(400, _AUTHORS, 100, 0, 0.5, True, restart_seconds=300.0),
 )
 """By number, from 1; see the table of the reference folder, parity/dally/grid.md."""
+_THREE_RACKS, _TWO_RACKS = Shape(3, 4, 8), Shape(2, 6, 8)
+TUNING: tuple[Setting, ...] = (
+    Setting(400, _AUTHORS, 6_000, work=_SHORT, shape=_THREE_RACKS),
+    Setting(400, _MEASURED, 6_000, contention=True, work=_SHORT, shape=_TWO_RACKS),
+    Setting(250, _MEASURED, 90, 0, 0.5, True, shape=_TWO_RACKS),
+    Setting(90, _AUTHORS, sizes=_LARGE, work=_LONG, shape=_TWO_RACKS),
+    Setting(500, _AUTHORS, sizes=_SMALL, shape=_THREE_RACKS),
+    Setting(300, _AUTHORS, shape=_THREE_RACKS),
+    Setting(300, _AUTHORS, 200, 0, 0.5, True, shape=_TWO_RACKS),
+    Setting(90, _MEASURED, 30, contention=True, sizes=_LARGE, work=_LONG, shape=_THREE_RACKS),
+    Setting(300, {"resnet50": 30, "alexnet": 30, "bert-large": 40}, 200, shape=_TWO_RACKS),
+    Setting(300, {"resnet50": 30, "alexnet": 30, "resnet18": 40}, 2_000, work=_SHORT, shape=_THREE_RACKS),
+)
+"""On which was decided what jobs count on a network; with seeds from `FIRST_TUNING_SEED` on."""
 
 
 def cases(order: str, share: float) -> Iterator[Case]:
@@ -170,13 +184,12 @@ def _figure(setting: Setting, jobs: int, scheduler: str, seed: int, make: Make) 
     return setting.run(scheduler, jobs, seed, make).mean_jct
 
 
-def table(number: int, share: float, seeds: int) -> Iterator[str]:
+def table(number: int, setting: Setting, share: float, seeds: range) -> Iterator[str]:
     """The lines of a setting: of each scheduler of ours the ratios to the best of its class, and which that is."""
-    setting = GROUND[number - 1]
     jobs = max(round(setting.jobs * share), 1)
     means: dict[str, dict[str, float]] = {}
     for name in (*RIVALS, *RIVALS_WITH_DURATIONS, *JOINT, *JOINT_WITH_DURATIONS):
-        runs = [setting.run(name, jobs, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds)]
+        runs = [setting.run(name, jobs, seed) for seed in seeds]
         means[name] = {
             "mean JCT": float(np.mean([run.mean_jct for run in runs])),
             "makespan": float(np.mean([run.makespan for run in runs])),
@@ -195,8 +208,9 @@ def _ratios(means: Mapping[str, Mapping[str, float]], ours: str, rivals: Sequenc
         yield f"**{ratio:.3f}** {best}" if ratio > bar else f"{ratio:.3f} {best}"
 
 
-def lines(only: str, share: float, seeds: int) -> Iterator[str]:
-    """The lines of all settings, or of the one with this number."""
-    for number in range(1, len(GROUND) + 1):
+def lines(only: str, share: float, seeds: int, *, tuning: bool = False) -> Iterator[str]:
+    """The lines of all settings, or of the one with this number; `tuning`: of those on which was decided."""
+    first = FIRST_TUNING_SEED if tuning else FIRST_SEED
+    for number, setting in enumerate(TUNING if tuning else GROUND, 1):
         if only in ("", str(number)):
-            yield from table(number, share, seeds)
+            yield from table(number, setting, share, range(first, first + seeds))

@@ -127,6 +127,15 @@ def test_a_job_that_cannot_be_stopped_keeps_its_share() -> None:
     assert (held["cpus"].min(), held["memory_gb"].min()) == (3.0, 5.0)
 
 
+def test_a_gang_that_fits_beside_the_first_has_its_cores() -> None:
+    """The shortest job would be 3.8 times as fast with all cores, and three GPUs idle: by its rank it counted more."""
+    speeds = ((1.0,), (1.93,), (2.87,), (3.8,))
+    steep = replace(MODELS["linear"], name="steep", reference_cpus_per_gpu=1.0, speed=speeds)
+    trace = jobs_of(gang(1, 4_000, model="steep"), gang(3, 30_000, model="chatty"))
+    result = run(trace, small_cluster(4, 1, racks=1), "srtf+joint", models={"steep": steep}, **ONE_RACK)
+    assert column(result, "start_seconds") == [0, 0]
+
+
 def seen_beside_all(
     given: AllocationInput, gangs: Gangs, worth: Worth, most: float, stays: PlacementDraft, by_density: Ints
 ) -> list[tuple[float, PlacementDraft]]:

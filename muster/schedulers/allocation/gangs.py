@@ -69,12 +69,16 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
     )
 
 
+def places_differ(snapshot: Snapshot, gpus: Ints) -> bool:
+    """Return whether the network can hurt some of the jobs with so many GPUs each."""
+    return snapshot.forms is not None and snapshot.forms.some_sensitive(snapshot.jobs.model, gpus)
+
+
 def forms_of(snapshot: Snapshot, gpus: Ints) -> GangForms:
     """Return the forms of the jobs with so many GPUs each; `ALL_ALIKE` where the network hurts none."""
-    models = snapshot.jobs.model
-    if snapshot.forms is None or not snapshot.forms.some_sensitive(models, gpus):
+    if snapshot.forms is None or not places_differ(snapshot, gpus):
         return ALL_ALIKE
-    line, forms = snapshot.forms.of(models, gpus)
+    line, forms = snapshot.forms.of(snapshot.jobs.model, gpus)
     return GangForms(line, forms.kinds, forms.speeds, snapshot.ledger.books.nodes["rack"].astype(np.int64))
 
 

@@ -19,7 +19,7 @@ from muster.cluster.portable_math import power
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.fair_share_core import place_missing
-from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.gangs import Gangs, places_differ
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import REACHED, Worth
@@ -228,17 +228,21 @@ def _weights(
     """Return what a second of each job's progress counts, by position.
 
     It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
-    the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. Rigid
-    jobs that do not fit beside those before them count `not_chosen` times that. An elastic job counts that times a
-    power of the part of the elastic jobs that are not before it: where it ends sooner, it and those have more GPUs
-    sooner. Running jobs that are not ranked keep their places and count most.
+    the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. On a
+    network elastic jobs and those that fit beside the ones before them count one: else cores of the last go to the
+    first, and GPUs beside the first are idle. Rigid jobs that do not fit count `not_chosen` times that. An elastic job
+    counts that times a power of the part of the elastic jobs that are not before it: where it ends sooner, it and
+    those have more GPUs sooner. Running jobs that are not ranked keep their places and count most.
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = is_elastic(snapshot.jobs)
     needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked]
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
-    weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
+    clusters = ahead / max(snapshot.cluster.total_gpus, 1)
+    if places_differ(snapshot, snapshot.jobs.gpus):
+        clusters[chosen | elastic] = 0.0
+    weight: Floats = gpus / (1 + clusters)
     weight[~chosen & ~elastic] *= not_chosen
     of_many = ranked[elastic[ranked]]
     weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
