@@ -16,7 +16,7 @@ from muster.schedulers.registry import build
 
 from ..building import cluster_of, job, jobs_of, run
 
-MODELS = ("resnet18", "vgg11", "shufflenetv2", "bert-large")
+MODELS = ("resnet18", "m5", "shufflenetv2", "bert-large")
 CLUSTER = cluster_of(4, 4, 4, racks=2)
 
 
