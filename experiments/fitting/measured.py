@@ -103,7 +103,7 @@ def fit_measured(times: StepTimes) -> MeasuredFit:
         least_squares(errors, [*guess, start], loss="soft_l1", f_scale=OUTLIER) for start in OVERLAP_STARTS
     ]
     least = min(float(fit.cost) for fit in fits)
-    # Where the steps do not tell overlaps apart, it would depend on the processor which is best by a hair.
+    # Where the steps do not distinguish overlaps, it would depend on the processor which is best by a hair.
     return candidate(next(fit.x for fit in reversed(fits) if fit.cost <= least * _AS_GOOD))
 
 
