@@ -133,7 +133,7 @@ def test_without_any_wait_for_reading_nothing_is_said_of_it() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(synergy_models()))
-def test_shipped_models_fit_as_well_as_the_documentation_says(name: str) -> None:
+def test_synergys_models_fit_as_well_as_the_documentation_says(name: str) -> None:
     found = fit_shipped(synergy_models()[name])
     assert found.rms_log_error < 0.09
     assert found.worst_ratio < 1.31

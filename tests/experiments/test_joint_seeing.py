@@ -7,6 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
+from experiments.joint.__main__ import main
 from experiments.joint.ablations import ablations, beliefs
 from experiments.joint.ground import Case, Make
 from experiments.joint.seeing import ABLATIONS, NoisySpeeds, See, Seeing, UnknownAtFirst
@@ -100,3 +101,14 @@ def test_tables_have_a_line_for_each_view() -> None:
     assert all(line.split()[-3:] == ["2.000", "±", "0.000"] for line in lines[1:])
     shown = [line.split()[-3] for line in beliefs(case, 2)]
     assert shown == ["0.500", "1.000", "1.000"]
+
+
+@pytest.mark.parametrize("ground", ["dally-tuning", "everyday"])
+def test_a_ground_without_such_a_table_refuses_it(
+    ground: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was another ground's that was run."""
+    monkeypatch.setattr("sys.argv", ["joint", "--ground", ground, "--table", "ablations"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert f"--table: the ground {ground} has none but its own" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import on_types, servers, typed
 from tests.speed.test_input_pipeline import plain_seconds
 
-SHIPPED = synergy_models()
+SYNERGYS = synergy_models()
 
 
 def of_moments(result: Run) -> list[list[float | None]]:
@@ -39,7 +39,7 @@ def test_what_owners_ask_for_may_be_less_than_the_share() -> None:
 def test_two_measures_where_machines_differ() -> None:
     """On an A100 three times as fast as on the K80's 0.4: its own share is 1, of the slowest it is 7.5."""
     cluster = typed(cluster_of(1, 1), ["a100", "k80"])
-    flat = {"gnmt": on_types(SHIPPED["gnmt"], {"a100": 3.0, "k80": 0.4})}
+    flat = {"gnmt": on_types(SYNERGYS["gnmt"], {"a100": 3.0, "k80": 0.4})}
     free = jobs_of(job(0, 1200, model="gnmt"))
     pinned = jobs_of(job(0, 1200, model="gnmt", constraint="gpu_type=a100"))
     assert of_moments(run(free, cluster, "fifo+tune-plus", models=flat)) == [[1.0], pytest.approx([7.5])]
@@ -81,7 +81,7 @@ def plainly(result: Run) -> list[float]:
     rows = result.record.allocations.filter(pl.col("to_seconds") > pl.col("from_seconds"))
     least: dict[str, float] = {}
     for row in rows.iter_rows(named=True):
-        model = SHIPPED[by_job[row["job_id"]]]
+        model = SYNERGYS[by_job[row["job_id"]]]
         seconds = plain_seconds(model, row["cpus"] / row["gpus"], row["memory_gb"] / row["gpus"])
         speed = min(model.seconds_per_iteration / seconds, model.best_speed)
         least[row["job_id"]] = min(least.get(row["job_id"], speed), speed)

@@ -34,9 +34,9 @@ from tests.schedulers.synergy_cases import (
 )
 from tests.schedulers.test_synergy_guarantee import GUARANTEED
 
-SHIPPED = synergy_models()
-FAST_RESNET = on_types(SHIPPED["resnet18"], {"a100": 3.0, "k80": 0.4})
-STEADY_GNMT = on_types(SHIPPED["gnmt"], {"a100": 1.1, "k80": 0.9})
+SYNERGYS = synergy_models()
+FAST_RESNET = on_types(SYNERGYS["resnet18"], {"a100": 3.0, "k80": 0.4})
+STEADY_GNMT = on_types(SYNERGYS["gnmt"], {"a100": 1.1, "k80": 0.9})
 MODELS = {"resnet18": FAST_RESNET, "gnmt": STEADY_GNMT}
 
 
@@ -166,7 +166,7 @@ def test_bound_is_the_full_linear_program_over_types(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cluster = typed(servers(4), ["a100", "v100", "v100", "k80"])
     models = {
-        name: on_types(SHIPPED[name], {"a100": float(rng.uniform(1, 3)), "k80": float(rng.uniform(0.2, 1))})
+        name: on_types(SYNERGYS[name], {"a100": float(rng.uniform(1, 3)), "k80": float(rng.uniform(0.2, 1))})
         for name in ("alexnet", "resnet18", "m5", "gnmt", "deepspeech")
     }
     jobs = [(str(rng.choice(list(models))), int(rng.choice([1, 1, 2, 4]))) for _ in range(12)]
@@ -184,7 +184,7 @@ def test_opt_is_no_worse_than_brute_force_over_types(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cluster = typed(cluster_of(2, 2, cpus_per_gpu=4.0, memory_gb_per_gpu=125.0), ["a100", "k80"])
     models = {
-        name: on_types(SHIPPED[name], {"a100": float(rng.uniform(1, 3)), "k80": float(rng.uniform(0.2, 1))})
+        name: on_types(SYNERGYS[name], {"a100": float(rng.uniform(1, 3)), "k80": float(rng.uniform(0.2, 1))})
         for name in ("alexnet", "resnet18", "m5", "gnmt")
     }
     names = [str(rng.choice(list(models))) for _ in range([4, 3][seed % 2])]
@@ -224,7 +224,7 @@ def brute_force(gpu_types: tuple[str, ...], models: list[Model]) -> float:
 def test_a_run_goes_at_the_speed_of_its_gpus() -> None:
     """1200 s of work at the reference: 400 s on an A100, 3000 s on a K80; a gang over both at the slower's pace."""
     cluster = typed(cluster_of(1, 1), ["a100", "k80"])
-    flat = {"gnmt": on_types(SHIPPED["gnmt"], {"a100": 3.0, "k80": 0.4})}
+    flat = {"gnmt": on_types(SYNERGYS["gnmt"], {"a100": 3.0, "k80": 0.4})}
     one = jobs_of(*(job(0, 1200, model="gnmt", constraint=f"gpu_type={kind}") for kind in ("a100", "k80")))
     assert finishes(run(one, cluster, "fifo+tune", models=flat)) == pytest.approx([400, 3000])
     both = jobs_of(job(0, 1200, gpus=2, model="gnmt"))

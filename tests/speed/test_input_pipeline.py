@@ -59,7 +59,7 @@ def plain_seconds(model: Model, cpus: float, memory: float) -> float:
     return float(np.interp(memory, model.memory_gb_per_gpu, seconds))
 
 
-def test_shipped_models_are_exact_at_every_measured_point() -> None:
+def test_synergys_models_are_exact_at_every_measured_point() -> None:
     models = list(synergy_models().values())
     table = model_table(models)
     for index, model in enumerate(models):

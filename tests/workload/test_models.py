@@ -48,7 +48,7 @@ def refused(folder: Path, text: str | bytes) -> list[str]:
     return [str(problem).removeprefix(f"{folder}/") for problem in caught.value.problems]
 
 
-def test_ten_models_ship() -> None:
+def test_synergys_ten_models_ship() -> None:
     families = {name: entry.family for name, entry in synergy_models().items()}
     assert families == {
         "alexnet": "image",
@@ -68,7 +68,7 @@ def test_ten_models_ship() -> None:
 
 
 @pytest.mark.reference
-def test_shipped_models_are_the_published_ones(reference: Path) -> None:
+def test_synergys_models_are_the_published_ones(reference: Path) -> None:
     published = json.loads((reference / "parity/synergy/profiles.json").read_text())
     names = {
         name: model(name).name
