@@ -72,13 +72,14 @@ def _beside_others(given: AllocationInput, draft: PlacementDraft) -> Floats | No
     if forms is None or forms.speed is None or not forms.contention:
         return None
     parts = draft.node_parts[: int(draft.used[0])]
-    parts = parts[np.argsort(parts["at"], kind="stable")]
-    at, count = np.unique(parts["at"], return_counts=True)
-    several = count > 1
-    if np.count_nonzero(several) < 2:
+    holder = parts["at"]
+    count = np.bincount(holder, minlength=len(jobs))
+    at = np.flatnonzero(count > 1)
+    if len(at) < 2:
         return None
-    here, at = parts[np.repeat(several, count)], at[several]
-    first = np.concatenate([[0], np.cumsum(count[several])])
+    several = np.flatnonzero(count[holder] > 1)
+    here = parts[several[np.argsort(holder[several], kind="stable")]]
+    first = np.concatenate([[0], np.cumsum(count[at])])
     placements = Placements(first, here["node"].copy(), (1 << here["gpus"]) - 1)
     share = np.ones(len(jobs))
     share[at] = forms.speed.share_beside_others(jobs.model[at], placements)

@@ -8,7 +8,7 @@ shares them then (`contention`); what of that hides behind its compute is worked
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -117,7 +117,8 @@ class NetworkSpeed:
             self.tree.hop_seconds,
         )
         self._arrays = _model_arrays(models)
-        self._stages: dict[tuple[int, bytes, float], Any] = {}
+        self._row_of: dict[tuple[int, bytes, float], int] = {}
+        self._known_stages: StageArray = zero_records(0, STAGE_DTYPE)
 
     @property
     def compute_seconds(self) -> Floats:
@@ -137,25 +138,21 @@ class NetworkSpeed:
         `stretched` says how many times as long as the model's the compute is that communication can hide behind: that
         of one pass over the samples of a GPU, where those are not the model's batch.
         """
-        width = shapes.dtype.itemsize
-        data = shapes.tobytes()
         times = np.ones(len(shapes)) if stretched is None else stretched
-        keys = [
-            (model, data[at * width : (at + 1) * width], length)
-            for at, (model, length) in enumerate(
-                zip(np.asarray(models).tolist(), times.tolist(), strict=True)
-            )
-        ]
-        known = self._stages
-        new = [at for at, key in enumerate(keys) if key not in known]
+        shape_bytes = np.ascontiguousarray(shapes).view(f"V{shapes.dtype.itemsize}").tolist()
+        keys = list(zip(np.asarray(models).tolist(), shape_bytes, times.tolist(), strict=True))
+        row_of = self._row_of
+        new = {key: at for at, key in enumerate(keys) if key not in row_of}
         if new:
             fresh: StageArray = zero_records(len(new), STAGE_DTYPE)
-            numbers = np.asarray(models, dtype=np.int64)[new]
-            fill_stages(self._arrays, self._all_reduce, numbers, shapes[new], times[new], fresh)
-            known.update(zip((keys[at] for at in new), fresh.tolist(), strict=True))
-        stages: StageArray = zero_records(len(keys), STAGE_DTYPE)
-        stages[:] = [known[key] for key in keys]
-        return stages
+            at = np.fromiter(new.values(), np.int64)
+            numbers = np.asarray(models, dtype=np.int64)[at]
+            fill_stages(self._arrays, self._all_reduce, numbers, shapes[at], times[at], fresh)
+            row_of.update(zip(new, range(len(row_of), len(row_of) + len(new)), strict=True))
+            known: StageArray = zero_records(len(row_of), STAGE_DTYPE)
+            known[: -len(new)], known[-len(new) :] = self._known_stages, fresh
+            self._known_stages = known
+        return self._known_stages[[row_of[key] for key in keys]]
 
     def exposed_seconds(self, models: Ints, shapes: Shapes, stretched: Floats | None = None) -> Floats:
         """Communication seconds an iteration that compute does not hide, each job alone; `stretched` as in `stages`."""
@@ -176,11 +173,23 @@ class NetworkSpeed:
 
         `compute_seconds` an iteration, where a job's are others than its model's; `stretched` as in `stages`.
         """
-        compute = self.compute_seconds[models] if compute_seconds is None else compute_seconds
         shapes = shapes_of(placements, self.tree)
         stages = self.stages(models, shapes, stretched)
-        first, links, uses = self._uses(placements, shapes, stages)
         times = np.ones(len(shapes)) if stretched is None else stretched
+        compute = self.compute_seconds[models] if compute_seconds is None else compute_seconds
+        return self._contended(models, placements, shapes, stages, compute, times)
+
+    def _contended(
+        self,
+        models: Ints,
+        placements: Placements,
+        shapes: Shapes,
+        stages: StageArray,
+        compute: Floats,
+        times: Floats,
+    ) -> Floats:
+        """Exposed communication of these jobs side by side, from their stages alone; `stages` is overwritten."""
+        first, links, uses = self._uses(placements, shapes, stages)
         uplinks = first, links, uses, self.tree.uplink_gb_per_s
         numbers = np.asarray(models, dtype=np.int64)
         fill_contended(self._arrays, self._all_reduce, numbers, shapes, times, compute, uplinks, stages)
@@ -200,8 +209,13 @@ class NetworkSpeed:
 
     def share_beside_others(self, models: Ints, placements: Placements) -> Floats:
         """The speed of each of these jobs running side by side, against that alone."""
-        alone = self.efficiency(models, shapes_of(placements, self.tree))
-        return self.contended_efficiency(models, placements) / alone
+        shapes, compute = shapes_of(placements, self.tree), self.compute_seconds[models]
+        stages = self.stages(models, shapes)
+        alone = compute + stages["exposed_seconds"]
+        contended = compute + self._contended(
+            models, placements, shapes, stages, compute, np.ones(len(shapes))
+        )
+        return np.divide(alone, contended, out=np.ones_like(alone), where=contended > 0.0)
 
     def _efficiency(self, models: Ints, exposed: Floats, stretched: Floats | None = None) -> Floats:
         compute = self.compute_seconds[models]
