@@ -98,6 +98,13 @@ cdef struct Guesses:
     vector[vector[double]] of_class  # by class and node
     int64_t room  # how many more guesses may be kept
 
+# What the worth of all gains with a job of a class and weight on a node that so many others leave.
+cdef struct Gain:
+    int64_t class_
+    int64_t leave
+    double weight
+    double gain
+
 # What is known of the jobs of a node until it changes.
 cdef struct OnNode:
     bint known
@@ -105,6 +112,7 @@ cdef struct OnNode:
     double worth_alone  # of those that have all their GPUs here
     uint64_t alike  # the same number for nodes of a kind that share as much among jobs of the same classes
     vector[Ranked] may_leave  # those first that are worth least for each GPU
+    vector[Gain] gains  # of the jobs that were tried here
 
 # What a search works on; `cost` is the part of a job's speed that taking its place away loses.
 cdef struct Search:
@@ -424,6 +432,7 @@ cdef OnNode* _jobs_on(Search* search, int64_t node) noexcept nogil:
         return jobs
     jobs.known, jobs.worth, jobs.worth_alone = True, 0.0, 0.0
     jobs.may_leave.clear()
+    jobs.gains.clear()
     jobs.alike = _scattered(search.gangs.kind_of_node[node])
     for resource in range(draft.resources):
         shared[resource] = free_on(draft, node)[resource]
@@ -505,6 +514,22 @@ cdef double _worth_on(Search* search, int64_t node) noexcept nogil:
 
 
 cdef double _gain_on(Search* search, int64_t at, int64_t node, int64_t leave) noexcept nogil:
+    """What the worth of all gains with a job on a node that so many others leave, or with one that is alike."""
+    cdef Gangs* gangs = search.gangs
+    cdef OnNode* here = _jobs_on(search, node)
+    cdef size_t i
+    cdef Gain* known
+    cdef double gain
+    for i in range(here.gains.size()):
+        known = &here.gains[i]
+        if known.class_ == gangs.classes[at] and known.leave == leave and known.weight == gangs.weight[at]:
+            return known.gain
+    gain = _try_on(search, at, node, leave)
+    here.gains.push_back(Gain(gangs.classes[at], leave, gangs.weight[at], gain))
+    return gain
+
+
+cdef double _try_on(Search* search, int64_t at, int64_t node, int64_t leave) noexcept nogil:
     """What the worth of all gains with a job on a node that so many others leave; the draft is as it was."""
     cdef Draft* draft = search.draft
     cdef Gangs* gangs = search.gangs
