@@ -123,6 +123,20 @@ def test_a_job_starts_slowly_where_it_could_not_start_later() -> None:
     assert end_of(stopped) == {"0": 500.0, "1": 1_000.0}
 
 
+def test_jobs_of_one_gpu_pass_a_gang_that_is_never_stopped() -> None:
+    """Beside a job that fills the other node, 40 GB are left: for the gang or for four jobs of one GPU."""
+    trace = jobs_of(
+        job(0, 100_000, gpus=24),
+        job(10, 1_000, gpus=4, model="cached"),
+        *(job(10, 1_000, model="cached") for _ in range(4)),
+    )
+    cluster = cluster_of(8, 24, memory_gb_per_gpu=5.0)
+    kept = run(trace, cluster, "fifo+joint", models=MODELS)
+    assert kept.record.jobs["start_seconds"].to_list() == [0.0, 110.0, 10.0, 10.0, 10.0, 10.0]
+    stopped = run(trace, cluster, "las+joint", models=MODELS)
+    assert stopped.record.jobs["start_seconds"].to_list()[1] == 10.0
+
+
 def test_a_spread_gang_gets_cores_that_others_hardly_use() -> None:
     """Two nodes of two GPUs and four cores: a long job on each has all cores until the gang comes."""
     long = [job(0, 10_000, model="content"), job(0, 10_000, model="content")]

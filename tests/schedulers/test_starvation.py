@@ -19,7 +19,7 @@ from tests.schedulers.test_dally_timers import NOISY, racked
 
 BOUND = 2000.0
 LEASE = 500.0
-PREEMPTING = ("srtf", "las", "srtf+consolidate", "dally-plus", "dally-plus-oracle", "tiresias")
+PREEMPTING = ("srtf", "las", "srtf+consolidate", "dally-plus", "dally-plus-oracle", "tiresias", "muster", "srtf+joint")
 LEASING = ("dally", "dally-consolidated", "themis", "las+least-loss")
 SIZING = (
     "smd",

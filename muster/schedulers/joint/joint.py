@@ -53,6 +53,11 @@ A large gang fills what they leave idle only where it is worth twice what it dis
 """
 _NOT_CHOSEN_BY_GPUS = 0.1
 """What such a job counts where only GPUs are short: a gang of eight never stops one of those before it."""
+_WHERE_JOBS_ARE_KEPT = 0.75
+"""The power of its GPUs that a job counts under an order that stops none.
+
+A gang that runs there keeps jobs of one GPU waiting until it ends; so eight of them count 1.7 times a gang of eight.
+"""
 _URGENT = 1000.0
 """How many times a job's progress counts whose turn has come, whatever it is worth."""
 _SCARCEST = 4.0
@@ -90,7 +95,7 @@ class Joint(DraftAllocator):
         jobs = snapshot.jobs
         rest = jobs_of_one_size(snapshot)
         if not rest.all():
-            weight = _weights(snapshot, ranked, chosen, proposal.urgent)
+            weight = _weights(snapshot, ranked, chosen, proposal.urgent, proposal.stops_jobs)
             place_sized(snapshot, proposal, ranked, weight)
             if rest.any():
                 self._allocate_rest(snapshot, proposal, ranked, chosen, rest)
@@ -140,7 +145,7 @@ class Joint(DraftAllocator):
         has_choice = is_elastic(snapshot.jobs) | has_types(snapshot)
         by_gpus = not has_choice.any() and _only_gpus_are_short(given)
         not_chosen = _NOT_CHOSEN_BY_GPUS if by_gpus else _NOT_CHOSEN
-        weight = _weights(snapshot, given.ranked, given.chosen, given.urgent, not_chosen)
+        weight = _weights(snapshot, given.ranked, given.chosen, given.urgent, given.stops_jobs, not_chosen)
         weighted = given.gangs._replace(weight=weight)
         sizes = present_sizes(given)
         if not (given.opened.movable & has_choice).any():
@@ -223,16 +228,22 @@ def _only_gpus_are_short(given: AllocationInput) -> bool:
 
 
 def _weights(
-    snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools, not_chosen: float = _NOT_CHOSEN
+    snapshot: Snapshot,
+    ranked: Ints,
+    chosen: Bools,
+    urgent: Bools,
+    stops_jobs: bool,
+    not_chosen: float = _NOT_CHOSEN,
 ) -> Floats:
     """Return what a second of each job's progress counts, by position.
 
-    It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
-    the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. On a
-    network elastic jobs and those that fit beside the ones before them count one: else cores of the last go to the
-    first, and GPUs beside the first are idle. Rigid jobs that do not fit count `not_chosen` times that. An elastic job
-    counts that times a power of the part of the elastic jobs that are not before it: where it ends sooner, it and
-    those have more GPUs sooner. Running jobs that are not ranked keep their places and count most.
+    It is the job's GPUs, or a power of them under an order that stops no job, over one plus the GPUs that all jobs
+    before it need at least, in clusters: the jobs that fill the first cluster count from one down to a half for each
+    GPU, those that would fill the tenth about a tenth. On a network elastic jobs and those that fit beside the ones
+    before them count one: else cores of the last go to the first, and GPUs beside the first are idle. Rigid jobs that
+    do not fit count `not_chosen` times that. An elastic job counts that times a power of the part of the elastic jobs
+    that are not before it: where it ends sooner, it and those have more GPUs sooner. Running jobs that are not ranked
+    keep their places and count most.
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = is_elastic(snapshot.jobs)
@@ -242,7 +253,7 @@ def _weights(
     clusters = ahead / max(snapshot.cluster.total_gpus, 1)
     if places_differ(snapshot, snapshot.jobs.gpus):
         clusters[chosen | elastic] = 0.0
-    weight: Floats = gpus / (1 + clusters)
+    weight: Floats = (gpus if stops_jobs else power(gpus, _WHERE_JOBS_ARE_KEPT)) / (1 + clusters)
     weight[~chosen & ~elastic] *= not_chosen
     of_many = ranked[elastic[ranked]]
     weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
