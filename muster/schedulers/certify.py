@@ -172,6 +172,7 @@ def _some_take_turns(snapshot: Snapshot) -> bool:
 
 def _measurable(snapshot: Snapshot) -> Bools:
     """Jobs of whole GPUs whose size is fixed."""
-    fixed = snapshot.table.asked["sync"][snapshot.jobs.index] == RIGID
-    measurable: Bools = fixed & (snapshot.jobs.gpu_milli == WHOLE)
+    jobs = snapshot.jobs
+    fixed = (snapshot.table.asked["sync"][jobs.index] == RIGID) & (jobs.min_gpus >= jobs.max_gpus)
+    measurable: Bools = fixed & (jobs.gpu_milli == WHOLE)
     return measurable

@@ -122,7 +122,16 @@ def test_no_plan_exceeds_the_bound(case: Round) -> None:
 @settings(max_examples=20, deadline=None)
 @given(
     allocation=st.sampled_from(
-        ["greedy", "tune-published", "tune", "tune-plus", "opt", "requested", "proportional+scatter"]
+        [
+            "greedy",
+            "tune-published",
+            "tune",
+            "tune-plus",
+            "opt",
+            "joint",
+            "requested",
+            "proportional+scatter",
+        ]
     ),
     order=st.sampled_from(["fifo", "srtf", "las"]),
     seed=st.integers(0, 100),
@@ -133,6 +142,17 @@ def test_no_scheduler_is_shown_above_the_bound(allocation: str, order: str, seed
     known = decisions.drop_nulls("bound").filter(pl.col("bound").is_not_nan())
     assert known.height
     assert (known["value"] <= known["bound"] * (1 + 1e-6)).all()
+
+
+def test_an_elastic_job_is_not_measured() -> None:
+    """Each asks for eight GPUs and may have one; the rigid job beside them is measured."""
+    elastic = [job(0, 4_000, gpus=8, min_gpus=1, max_gpus=8, model="resnet18") for _ in range(3)]
+    trace = jobs_of(job(0, 4_000, model="resnet18"), *elastic)
+    result = run(trace, cluster_of(8), "las+joint", certify=True)
+    decisions = result.record.decisions
+    assert len(decisions) > 1
+    assert (decisions["value"] > 0.0).any()
+    assert (decisions["value"] <= decisions["bound"] + 1e-9).all()
 
 
 def test_turns_on_one_gpu_have_no_value() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
@@ -23,6 +24,7 @@ from muster.workload.models import Compute, synergy_models
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import on_types
+from tests.schedulers.test_dally_network import CHATTY, LINKS
 from tests.schedulers.test_node_amounts import by_cpus
 
 FIXED = replace(by_cpus("fixed", {1: 1.0}), compute=Compute(48.0, None))
@@ -253,6 +255,20 @@ def test_a_type_that_the_owner_states_is_kept() -> None:
     rows = [job(0, 4_000, gpus=2, model="resnet18", constraint="gpu_type=v100") for _ in range(3)]
     result = run(jobs_of(*rows), TWO_TYPES, "las+joint", models=ON_TYPES)
     assert {name for each in types_held(result)["gpu_type"] for name in each} == {"v100"}
+
+
+@pytest.mark.parametrize("order", ["fifo", "las", "gittins"])
+def test_a_type_that_the_owner_states_is_kept_on_a_network(order: str) -> None:
+    """Four of the five fill the machines with V100s; the last one waits beside free A100s."""
+    rows = [
+        job(10 * at, 2_000, gpus=2, model="chatty", preemptible=False, constraint="gpu_type=v100")
+        for at in range(5)
+    ]
+    known: dict[str, Any] = {"layers": {"chatty": CHATTY}, "network": "physical"}
+    cluster = replace(TWO_TYPES, links=LINKS)
+    result = run(jobs_of(*rows), cluster, f"{order}+joint", **known)
+    assert {name for each in types_held(result)["gpu_type"] for name in each} == {"v100"}
+    assert result.record.jobs["start_seconds"].to_list()[:4] == [0.0, 10.0, 20.0, 30.0]
 
 
 def test_a_job_stays_on_the_type_of_which_speeds_are_known() -> None:

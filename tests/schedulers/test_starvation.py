@@ -9,17 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
+from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.schedulers.ageing import LEAST_TURN_SECONDS
 from muster.schedulers.registry import build, presets
 from muster.simulation.simulate import Run
+from muster.workload.models import synergy_models
 from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.test_dally_network import gang
 from tests.schedulers.test_dally_timers import NOISY, racked
 
 BOUND = 2000.0
 LEASE = 500.0
-PREEMPTING = ("srtf", "las", "srtf+consolidate", "dally-plus", "dally-plus-oracle", "tiresias", "muster", "srtf+joint")
+PREEMPTING = (
+    "srtf",
+    "las",
+    "srtf+consolidate",
+    "dally-plus",
+    "dally-plus-oracle",
+    "tiresias",
+    "muster",
+    "srtf+joint",
+)
 LEASING = ("dally", "dally-consolidated", "themis", "las+least-loss")
 SIZING = (
     "smd",
@@ -79,6 +90,32 @@ def test_no_job_waits_longer_than_the_bound_and_turns(
     assert result.unfinished == 0
     # Each job that waits longer has one turn before it, and those that run may be protected for one.
     assert longest_wait(result) <= BOUND + (len(rows) + 1) * (turn + 300.0) + 1.0
+
+
+SCARCE = ("2x4gpu,8cpu,40gb", "2x4gpu,4cpu,200gb", "2x4gpu,12cpu,100gb")
+HUNGRY = st.lists(
+    st.builds(
+        lambda submit, gpus, work, model: job(submit, work, gpus=gpus, model=model),
+        st.integers(0, 3000),
+        st.sampled_from([1, 1, 2, 3, 4, 8]),
+        st.integers(100, 6000),
+        st.sampled_from(sorted(synergy_models())),
+    ),
+    min_size=4,
+    max_size=12,
+)
+
+
+@given(HUNGRY, st.sampled_from(["muster", "srtf+joint"]), st.sampled_from(SCARCE))
+@settings(max_examples=30, deadline=None)
+def test_the_bound_holds_where_others_are_worth_more(
+    rows: list[dict[str, Any]], name: str, nodes: str
+) -> None:
+    """Where CPU or memory is short, joint lets jobs wait beside idle GPUs."""
+    given = {"promote_after_seconds": str(BOUND)}
+    result = run(jobs_of(*rows), parse_cluster(nodes), name, given, restart_cost_seconds=0.0)
+    assert result.unfinished == 0
+    assert longest_wait(result) <= BOUND + (len(rows) + 1) * (LEAST_TURN_SECONDS + 300.0) + 1.0
 
 
 @pytest.mark.parametrize("name", BOUNDED)

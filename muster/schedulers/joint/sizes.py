@@ -143,14 +143,17 @@ def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs
 
 
 def _on_types(given: AllocationInput, gangs: Gangs, gpu_type: Ints) -> Gangs:
-    """Return the jobs with nodes of these types alone allowed, beside what their owners say."""
+    """Return the jobs with nodes of these types alone allowed, beside what their owners say.
+
+    Constraint 0 is that of a job which may be on any node, as before, also where there is no such job.
+    """
     nodes = given.snapshot.ledger.books.nodes["gpu_type"]
-    pairs = np.column_stack([gangs.constraint, gpu_type])
+    pairs = np.column_stack([np.append(gangs.constraint, 0), np.append(gpu_type, ANY_TYPE)])
     distinct, constraint = np.unique(pairs, axis=0, return_inverse=True)
     owner, wanted = distinct.T
     of_type = (wanted[:, None] == ANY_TYPE) | (wanted[:, None] == nodes)
     allowed = np.ascontiguousarray(gangs.node_allowed[owner] & of_type)
-    return gangs._replace(constraint=constraint.reshape(-1), node_allowed=allowed)
+    return gangs._replace(constraint=constraint.reshape(-1)[:-1], node_allowed=allowed)
 
 
 def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
