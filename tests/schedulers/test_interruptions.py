@@ -15,7 +15,10 @@ from muster.schedulers.registry import build
 from muster.simulation import Options, rules_named, simulate
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
-ORDERS = ["las", "srtf", "srsf", "srtf-speed", "ftf", "priority", "gittins", "2d-las", "srsf-placed", "drf"]
+ORDERS = [
+    *("las", "srtf", "srsf", "srtf-speed", "ftf", "priority", "gittins", "2d-las", "srsf-placed", "drf"),
+    *("las+joint", "srtf+joint"),
+]
 
 
 def starts(result: Any) -> list[int]:
@@ -50,9 +53,10 @@ def test_equal_jobs_run_one_after_the_other_by_default(order: str) -> None:
     assert finishes(done) == [600.0, 1200.0, 1800.0]
 
 
-def test_a_job_is_left_alone_until_it_repaid_its_start() -> None:
+@pytest.mark.parametrize("scheduler", ["srtf", "srtf+joint"])
+def test_a_job_is_left_alone_until_it_repaid_its_start(scheduler: str) -> None:
     trace = jobs_of(job(0, 10_000), job(5, 10))
-    done = run(trace, cluster_of(1), "srtf", restart_cost_seconds=10.0)
+    done = run(trace, cluster_of(1), scheduler, restart_cost_seconds=10.0)
     assert column(done, "start_seconds") == [0.0, WORK_PER_INTERRUPTION * 10.0]
 
 
