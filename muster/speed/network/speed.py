@@ -8,7 +8,7 @@ shares them then (`contention`); what of that hides behind its compute is worked
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -117,8 +117,7 @@ class NetworkSpeed:
             self.tree.hop_seconds,
         )
         self._arrays = _model_arrays(models)
-        self._row_of: dict[tuple[int, bytes, float], int] = {}
-        self._known_stages: StageArray = zero_records(0, STAGE_DTYPE)
+        self._stages: dict[tuple[int, bytes, float], Any] = {}
 
     @property
     def compute_seconds(self) -> Floats:
@@ -141,18 +140,17 @@ class NetworkSpeed:
         times = np.ones(len(shapes)) if stretched is None else stretched
         shape_bytes = np.ascontiguousarray(shapes).view(f"V{shapes.dtype.itemsize}").tolist()
         keys = list(zip(np.asarray(models).tolist(), shape_bytes, times.tolist(), strict=True))
-        row_of = self._row_of
-        new = {key: at for at, key in enumerate(keys) if key not in row_of}
+        known = self._stages
+        new = {key: at for at, key in enumerate(keys) if key not in known}
         if new:
             fresh: StageArray = zero_records(len(new), STAGE_DTYPE)
             at = np.fromiter(new.values(), np.int64)
             numbers = np.asarray(models, dtype=np.int64)[at]
             fill_stages(self._arrays, self._all_reduce, numbers, shapes[at], times[at], fresh)
-            row_of.update(zip(new, range(len(row_of), len(row_of) + len(new)), strict=True))
-            known: StageArray = zero_records(len(row_of), STAGE_DTYPE)
-            known[: -len(new)], known[-len(new) :] = self._known_stages, fresh
-            self._known_stages = known
-        return self._known_stages[[row_of[key] for key in keys]]
+            known.update(zip(new, fresh.tolist(), strict=True))
+        stages: StageArray = zero_records(len(keys), STAGE_DTYPE)
+        stages[:] = [known[key] for key in keys]
+        return stages
 
     def exposed_seconds(self, models: Ints, shapes: Shapes, stretched: Floats | None = None) -> Floats:
         """Communication seconds an iteration that compute does not hide, each job alone; `stretched` as in `stages`."""
