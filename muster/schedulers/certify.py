@@ -173,6 +173,6 @@ def _some_take_turns(snapshot: Snapshot) -> bool:
 def _measurable(snapshot: Snapshot) -> Bools:
     """Jobs of whole GPUs whose size is fixed."""
     jobs = snapshot.jobs
-    fixed = (snapshot.table.asked["sync"][jobs.index] == RIGID) & (jobs.min_gpus >= jobs.max_gpus)
+    fixed = (snapshot.table.asked["sync"][jobs.index] == RIGID) & ~jobs.elastic
     measurable: Bools = fixed & (jobs.gpu_milli == WHOLE)
     return measurable

@@ -110,6 +110,12 @@ class Jobs:
         return self._table.asked["max_gpus"][self.index]
 
     @property
+    def elastic(self) -> Bools:
+        """Whether the job may have another number of whole GPUs than it asks for."""
+        elastic: Bools = (self.min_gpus < self.max_gpus) & (self.gpu_milli == WHOLE) & (self.gpus > 0)
+        return elastic
+
+    @property
     def requested(self) -> Ints:
         """What the owner asks for beside GPUs in all, by resource in millionths; -1 where nothing is stated."""
         requested: Ints = self._table.asked["requested"][self.index]

@@ -35,7 +35,6 @@ from muster.schedulers.joint.sizes import (
     as_placed,
     gains_from_type,
     has_types,
-    is_elastic,
     keeps_size,
     learns_as_it_grows,
     options_of,
@@ -53,7 +52,7 @@ A large gang fills what they leave idle only where it is worth twice what it dis
 """
 _NOT_CHOSEN_BY_GPUS = 0.1
 """What such a job counts where only GPUs are short: a gang of eight never stops one of those before it."""
-_WHERE_JOBS_ARE_KEPT = 0.75
+_POWER_WHERE_JOBS_ARE_KEPT = 0.75
 """The power of its GPUs that a job counts under an order that stops none.
 
 A gang that runs there keeps jobs of one GPU waiting until it ends; so eight of them count 1.7 times a gang of eight.
@@ -132,7 +131,7 @@ class Joint(DraftAllocator):
         """
         jobs, pinned = snapshot.jobs, snapshot.jobs.pinned
         if pinned.any():
-            may_change = is_elastic(jobs) | gains_from_type(snapshot)
+            may_change = jobs.elastic | gains_from_type(snapshot)
             until = np.where(
                 learns_as_it_grows(snapshot), jobs.protected_for(0.0), jobs.protected_for(_WORK_PER_CHANGE)
             )
@@ -142,7 +141,7 @@ class Joint(DraftAllocator):
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         snapshot = given.snapshot
-        has_choice = is_elastic(snapshot.jobs) | has_types(snapshot)
+        has_choice = snapshot.jobs.elastic | has_types(snapshot)
         by_gpus = not has_choice.any() and _only_gpus_are_short(given)
         not_chosen = _NOT_CHOSEN_BY_GPUS if by_gpus else _NOT_CHOSEN
         weight = _weights(snapshot, given.ranked, given.chosen, given.urgent, given.stops_jobs, not_chosen)
@@ -246,14 +245,14 @@ def _weights(
     keep their places and count most.
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
-    elastic = is_elastic(snapshot.jobs)
+    elastic = snapshot.jobs.elastic
     needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked]
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
     clusters = ahead / max(snapshot.cluster.total_gpus, 1)
     if places_differ(snapshot, snapshot.jobs.gpus):
         clusters[chosen | elastic] = 0.0
-    weight: Floats = (gpus if stops_jobs else power(gpus, _WHERE_JOBS_ARE_KEPT)) / (1 + clusters)
+    weight: Floats = (gpus if stops_jobs else power(gpus, _POWER_WHERE_JOBS_ARE_KEPT)) / (1 + clusters)
     weight[~chosen & ~elastic] *= not_chosen
     of_many = ranked[elastic[ranked]]
     weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)

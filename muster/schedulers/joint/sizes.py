@@ -12,7 +12,7 @@ from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.contract import Jobs, Snapshot
+from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.modelled_speeds import (
     ANY_TYPE,
@@ -42,12 +42,6 @@ class SizeOptions:
     """Weighted speed on the machines of the type that suit the job best, less what changing a running job loses."""
 
 
-def is_elastic(jobs: Jobs) -> Bools:
-    """Which jobs may have another number of whole GPUs than they ask for."""
-    elastic: Bools = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
-    return elastic
-
-
 def learns_as_it_grows(snapshot: Snapshot) -> Bools:
     """Which running elastic jobs are believed to run on twice the GPUs that they hold, and not yet on four times."""
     jobs, speeds, nodes = snapshot.jobs, snapshot.size_speeds, snapshot.ledger.books.nodes
@@ -55,7 +49,7 @@ def learns_as_it_grows(snapshot: Snapshot) -> Bools:
     if speeds is None:
         return grows
     held = np.rint(jobs.held_gpus).astype(np.int64)
-    rows = np.flatnonzero(is_elastic(jobs) & jobs.running & (4 * held <= jobs.max_gpus))
+    rows = np.flatnonzero(jobs.elastic & jobs.running & (4 * held <= jobs.max_gpus))
     machine = nodes[int(np.argmax(nodes["gpus"]))]
     gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
     doubled, again = (
@@ -101,7 +95,7 @@ def present_sizes(given: AllocationInput) -> TypedSizes:
     """What running jobs hold and on which type, the elastic ones; what all others ask for, on any type."""
     jobs, books = given.snapshot.jobs, given.snapshot.ledger.books
     held = np.rint(jobs.held_gpus).astype(np.int64)
-    gpus = np.where(is_elastic(jobs) & jobs.running & (held > 0), held, jobs.gpus)
+    gpus = np.where(jobs.elastic & jobs.running & (held > 0), held, jobs.gpus)
     types = np.full(len(jobs), ANY_TYPE)
     if len(types_of(given.snapshot)) > 1:
         heads = books.heads[jobs.index]
@@ -318,7 +312,7 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
     jobs, types, stated = given.snapshot.jobs, types_of(given.snapshot), _stated_types(given)
     per_node = given.snapshot.ledger.books.nodes["gpus"]
     least, most, now = jobs.min_gpus, jobs.max_gpus, present_sizes(given)
-    rigid = ~is_elastic(jobs)
+    rigid = ~jobs.elastic
     least, most = np.where(rigid, jobs.gpus, least), np.where(rigid, jobs.gpus, most)
     rows: list[tuple[int, int, int]] = []
     room = {each: _most_gpus(given, each) for each in {ANY_TYPE, *types.tolist()}}
