@@ -22,16 +22,20 @@ GROUNDS = (*LEARNING, "rubick")
 """Those of the reference data."""
 _SCHEDULERS = ("fifo", "las", "srtf")
 _ORDERS = ("fifo", "las", "gittins", "srtf")
+
+
+def _synergy(given: argparse.Namespace) -> Iterator[str]:
+    settings = synergy.GROUNDS[given.ground]
+    return synergy.lines(given.scheduler or _ORDERS, given.seeds, given.only, settings)
+
+
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
     "dally-tuning": lambda given: dally.lines(given.only, given.jobs_share, given.seeds, tuning=True),
     "everyday": lambda given: everyday.lines(given.only, given.reference, given.seeds),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
-    "synergy": lambda given: synergy.lines(given.scheduler or _ORDERS, given.seeds, given.only),
-    "synergy-further": lambda given: synergy.lines(
-        given.scheduler or _ORDERS, given.seeds, given.only, synergy.FURTHER
-    ),
+    **dict.fromkeys(synergy.GROUNDS, _synergy),
 }
 """Grounds whose jobs are generated: the lines of their tables."""
 TABLES: dict[str, Callable[[Case, int], Iterator[str]]] = {"ablations": ablations, "beliefs": beliefs}
@@ -50,7 +54,7 @@ def main() -> None:
         "--scheduler",
         action="append",
         metavar="NAME",
-        help="Scheduler to run; an order on both synergy grounds, smd and mixed; repeatable; a replica of the ground "
+        help="Scheduler to run; an order on the synergy grounds, smd and mixed; repeatable; a replica of the ground "
         "is named as there (default: fifo, las, srtf; on synergy also gittins, on smd and mixed gittins alone).",
     )
     parser.add_argument(
@@ -150,10 +154,8 @@ def _cases(given: argparse.Namespace) -> Iterator[Case]:
             yield from mixed.cases(order, given.knowledge)
         elif given.ground == "smd":
             yield from smd.cases(order)
-        elif given.ground == "synergy":
-            yield from synergy.cases(order, given.knowledge)
-        elif given.ground == "synergy-further":
-            yield from synergy.cases(order, given.knowledge, synergy.FURTHER)
+        elif given.ground in synergy.GROUNDS:
+            yield from synergy.cases(order, given.knowledge, synergy.GROUNDS[given.ground])
         else:
             for cell in _cells(given):
                 yield Case(cell.name, f"{order}+joint", [order], partial(_mean_jct, cell))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -71,7 +71,19 @@ FURTHER = _settings(((14, 440), (18, 240), (28, 360)), ((70, 0, 30), (30, 40, 30
 """Settings on which nothing of joint was chosen."""
 
 
-def cases(order: str, knowledge: str, settings: Sequence[Setting] = SETTINGS) -> Iterator[Case]:
+TUNING = _settings(
+    ((10, 480), (13, 480), (20, 220), (28, 360)), ((50, 0, 50), (40, 40, 20)), loads=(1.6, 3.0)
+)
+"""Settings, those with gangs, on which was decided what a job counts under an order that stops none."""
+GROUNDS: Mapping[str, tuple[Setting, ...]] = {
+    "synergy": SETTINGS,
+    "synergy-further": FURTHER,
+    "synergy-tuning": TUNING,
+}
+"""The settings of each ground of Synergy's jobs."""
+
+
+def cases(order: str, knowledge: str, settings: Sequence[Setting]) -> Iterator[Case]:
     """All settings with the specialists of an order."""
     for setting in settings:
         figure = partial(_figure, setting, knowledge)
@@ -84,9 +96,7 @@ def _figure(setting: Setting, knowledge: str, scheduler: str, seed: int, make: M
     return setting.mean_jct(scheduler, seed, make, knowledge)
 
 
-def lines(
-    orders: Sequence[str], seeds: int, only: str, settings: Sequence[Setting] = SETTINGS
-) -> Iterator[str]:
+def lines(orders: Sequence[str], seeds: int, only: str, settings: Sequence[Setting]) -> Iterator[str]:
     """Mean JCT of joint over that of the best rival of the same order, by setting, and who that is."""
     for order in orders:
         ratios = []
