@@ -7,6 +7,8 @@ taken, where jobs on the same uplinks count as fast as they are beside each othe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
@@ -38,32 +40,56 @@ def plans_on_network(
     of the others only that is made which most likely has better places for the same jobs; and where a resize restarts
     a job, that in which all jobs keep what they have.
     """
-    snapshot, lost, nothing = given.snapshot, worth.lost, np.zeros(len(worth.lost))
-    large_first, served, ways = _large_first(given, gangs, by_density), stays, []
-    if not snapshot.resize_restarts:
-        fill_all(stays, gangs)
-    if snapshot.jobs.running[given.opened.movable].any():
-        served = given.keeping(given.chosen & keeps_size(given, gangs))
-        again = given.keeping(np.zeros(len(lost), np.bool_))
+    orders = _large_first(given, gangs, by_density), by_density
+    some_may_move = bool(given.snapshot.jobs.running[given.opened.movable].any())
+    served = given.keeping(given.chosen & keeps_size(given, gangs)) if some_may_move else stays
+    if some_may_move or not given.snapshot.resize_restarts:
         fill_all(served, gangs)
-        fill_all(again, gangs)
-        ways = [(again, nothing, large_first), (again, nothing, by_density), (stays, lost, large_first)]
-    chosen_stay = _placed(given, gangs, served, stays, large_first, lost)
-    if worth.of(chosen_stay, _beside_others(given, chosen_stay)) * (1 + _BY_ORDER) > most + REACHED:
-        ways = [
-            way for way in ways if way[2] is large_first and (way[0] is not stays or snapshot.resize_restarts)
-        ]
-    else:
-        ways.append((stays, lost, by_density))
-        if served is not stays:
-            ways.append((served, lost, by_density))
-    drafts = [chosen_stay, *(_placed(given, gangs, start, stays, order, cost) for start, cost, order in ways)]
+    chosen_stay = _placed(given, gangs, served, stays, orders[0], worth.lost)
     runs = chosen_stay.first >= 0
-    same_jobs = [bool(((draft.first >= 0) == runs).all()) for draft in drafts]
-    return [
-        (worth.of(draft, _beside_others(given, draft)) * (1 + _BY_ORDER * same), draft)
-        for same, draft in zip(same_jobs, drafts, strict=True)
-    ]
+
+    def counted(draft: PlacementDraft) -> float:
+        same_jobs = bool(((draft.first >= 0) == runs).all())
+        return worth.of(draft, _beside_others(given, draft)) * (1 + _BY_ORDER * same_jobs)
+
+    drafts = [(counted(chosen_stay), chosen_stay)]
+    others_may_win = drafts[0][0] <= most + REACHED
+    for start, cost, order in _ways(given, gangs, worth.lost, (stays, served), orders, others_may_win):
+        draft = _placed(given, gangs, start, stays, order, cost)
+        drafts.append((counted(draft), draft))
+    return drafts
+
+
+def _ways(
+    given: AllocationInput,
+    gangs: Gangs,
+    lost: Floats,
+    starts: tuple[PlacementDraft, PlacementDraft],
+    orders: tuple[Ints, Ints],
+    others_may_win: bool,
+) -> Iterator[tuple[PlacementDraft, Floats, Ints]]:
+    """Yield the beginnings of further drafts, each with what taking a place costs by job, and the order of jobs.
+
+    `starts` are where all jobs stay and where only the chosen do, the same draft if none may move; `orders` have large
+    gangs first, and the jobs by density.
+    """
+    (stays, served), (large_first, by_density) = starts, orders
+    resize_restarts, some_may_move = given.snapshot.resize_restarts, served is not stays
+    if some_may_move:
+        nothing = np.zeros(len(lost))
+        again = given.keeping(np.zeros(len(lost), np.bool_))
+        fill_all(again, gangs)
+        yield again, nothing, large_first
+        if others_may_win:
+            yield again, nothing, by_density
+            if not resize_restarts:
+                fill_all(stays, gangs)
+        if others_may_win or resize_restarts:
+            yield stays, lost, large_first
+    if others_may_win:
+        yield stays, lost, by_density
+        if some_may_move:
+            yield served, lost, by_density
 
 
 def _beside_others(given: AllocationInput, draft: PlacementDraft) -> Floats | None:
