@@ -33,7 +33,7 @@ SIZES = {1: 0.1, 2: 0.15, 4: 0.2, 8: 0.25, 16: 0.3}
 NODES = {1_000: (1_000, 50.0, 5.0), 10_000: (5_000, 500.0, None)}
 """Nodes of 8 GPUs: the jobs that wait, and the milliseconds asked for of the first decision and of the next."""
 ORDERS = ("fifo", "las", "gittins")
-ARRIVALS = 10
+ARRIVALS = 40
 _RACKS = Path(__file__).parent / "dally-32x8x8.toml"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, nan
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class Proposal:
     """By position: the jobs that go before all others until each has had its turn; empty: none."""
     stops_jobs: bool = True
     """Whether the order stops running jobs for others."""
+    remembered: Any = None
+    """What the allocator wrote here at an earlier decision; None: nothing."""
     notes: tuple[str, ...] = ()
     cancelled: tuple[int, ...] = ()
 

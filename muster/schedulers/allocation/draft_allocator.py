@@ -23,12 +23,15 @@ class AllocationInput:
     """What the ranked jobs may use; fixed jobs are placed."""
     ranked: Ints
     chosen: Bools
-    urgent: Bools
-    """By position: the jobs that go before all others; empty: none."""
-    stops_jobs: bool
-    """Whether the order stops running jobs for others."""
+    proposal: Proposal
+    """What the draft will be written into."""
     notes: list[str] = field(default_factory=list)
     """What did not go as it should; the strategy adds to it."""
+
+    @property
+    def stops_jobs(self) -> bool:
+        """Whether the order stops running jobs for others."""
+        return self.proposal.stops_jobs
 
     def keeping(self, stay: Bools) -> PlacementDraft:
         """Return a draft in which these running jobs have what they hold, and so have the fixed ones."""
@@ -50,7 +53,7 @@ class DraftAllocator(GangAllocator):
         """Write the draft that the strategy chooses, and what it notes."""
         gangs = gangs_of(snapshot)
         opened = open_draft(snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot))
-        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal.urgent, proposal.stops_jobs)
+        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal)
         write_draft(snapshot, proposal, self.choose_draft(given), ranked, chosen)
         proposal.notes = tuple(given.notes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -56,17 +57,23 @@ class Worth:
             books, index, gangs, plan, self.lost * restarts, snapshot.resize_restarts, self._running
         )
 
-    def at_most(self, may_run: Ints, gpus: int) -> float:
-        """Return what a plan is worth at most that has no jobs but these, on so many GPUs.
-
-        Each has the best speed that any machine gives it, those first that are worth most for a GPU, the last in part.
-        """
-        gangs, wants = self._gangs, self._gangs.gpus[may_run]
+    @cached_property
+    def most_of_each(self) -> Floats:
+        """By position: what a job counts at most in a plan, with the best speed that any machine gives it."""
+        gangs = self._gangs
         fastest = gangs.demands.best_speed[:, gangs.kinds["gpus"] > 0].max(axis=1)
         if len(gangs.forms.line):
             # On a slow machine the best place may hide what the input stage loses.
             fastest = np.maximum(fastest, 1.0)
-        each = gangs.weight[may_run] * (fastest[gangs.classes[may_run]] + self._running.worth)
+        most: Floats = gangs.weight * (fastest[gangs.classes] + self._running.worth)
+        return most
+
+    def at_most(self, may_run: Ints, gpus: int) -> float:
+        """Return what a plan is worth at most that has no jobs but these, on so many GPUs.
+
+        Those have them first that are worth most for a GPU, the last in part.
+        """
+        each, wants = self.most_of_each[may_run], self._gangs.gpus[may_run]
         if wants.sum() <= gpus:
             return float(each.sum())
         order = np.argsort(-each / wants)

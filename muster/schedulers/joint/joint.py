@@ -30,6 +30,7 @@ from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
+from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
     as_placed,
@@ -144,15 +145,18 @@ class Joint(DraftAllocator):
         has_choice = snapshot.jobs.elastic | has_types(snapshot)
         by_gpus = not has_choice.any() and _only_gpus_are_short(given)
         not_chosen = _NOT_CHOSEN_BY_GPUS if by_gpus else _NOT_CHOSEN
-        weight = _weights(snapshot, given.ranked, given.chosen, given.urgent, given.stops_jobs, not_chosen)
+        weight = _weights(
+            snapshot, given.ranked, given.chosen, given.proposal.urgent, given.stops_jobs, not_chosen
+        )
         weighted = given.gangs._replace(weight=weight)
         sizes = present_sizes(given)
         if not (given.opened.movable & has_choice).any():
             return _best_draft(given, weighted, sizes)[1]
+        given.proposal.remembered = None
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):
             sizes = sizes_for_all(given, options)
-            tried.append(_best_draft(given, weighted, sizes))
+            tried.append(_best_draft(given, weighted, sizes, remembers=False))
             factor = as_placed(given, sizes, tried[-1][1])
             if factor is None or (factor == 1.0).all():
                 break
@@ -160,10 +164,14 @@ class Joint(DraftAllocator):
         return _best(tried)[1]
 
 
-def _best_draft(given: AllocationInput, weighted: Gangs, sizes: TypedSizes) -> tuple[float, PlacementDraft]:
-    """Return the draft for jobs of these sizes that is worth most, with its worth."""
-    drafts = _drafts(given, with_sizes(given, weighted, sizes), sizes)
-    return _best(drafts)
+def _best_draft(
+    given: AllocationInput, weighted: Gangs, sizes: TypedSizes, *, remembers: bool = True
+) -> tuple[float, PlacementDraft]:
+    """Return the draft for jobs of these sizes that is worth most, with its worth.
+
+    If `remembers`, jobs have no other sizes than at any other decision.
+    """
+    return _best(_drafts(given, with_sizes(given, weighted, sizes), sizes, remembers))
 
 
 def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, PlacementDraft]:
@@ -171,12 +179,13 @@ def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, Placem
     return drafts[int(np.argmax(np.round([worth for worth, _ in drafts], 9)))]
 
 
-def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
+def _drafts(
+    given: AllocationInput, gangs: Gangs, sizes: TypedSizes, remembers: bool
+) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
-    Each job counts as fast as it is known to be on the machines that it has. Of those that are placed again, the ones
-    that run stay in one more draft, if that was worth more but for its restarts. Running jobs of another size than
-    they hold are placed again in any case.
+    Each job counts as fast as it is known to be on the machines that it has. Running jobs of another size than they
+    hold are placed again in any case.
     """
     snapshot, opened = given.snapshot, given.opened
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
@@ -184,26 +193,33 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     keeps = keeps_size(given, gangs)
     stays = given.keeping(keeps)
     if len(gangs.forms.line):
-        return plans_on_network(given, gangs, worth, most, stays, order)
+        return plans_on_network(given, gangs, worth, most, stays, order, remembers)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())
         place_missing(drafts[0], gangs, order)
     drafts.append(stays)
     _place(given, gangs, stays, order, worth.lost)
-    worths = [worth.of(draft, as_placed(given, sizes, draft)) for draft in drafts]
-    if max(worths) < most - REACHED and snapshot.jobs.running[opened.movable].any():
-        again = given.keeping(np.zeros(len(keeps), np.bool_))
-        _place(given, gangs, again, order, np.zeros(len(worth.lost)))
-        relative = as_placed(given, sizes, again)
-        if worth.of(again, relative, restarts=False) > max(worths):
-            if (keeps & opened.movable & (again.first < 0)).any():
-                drafts.append(given.keeping(keeps & (again.first >= 0)))
-                _place(given, gangs, drafts[-1], order, worth.lost)
-                worths.append(worth.of(drafts[-1], as_placed(given, sizes, drafts[-1])))
-            drafts.append(again)
-            worths.append(worth.of(again, relative))
-    return list(zip(worths, drafts, strict=True))
+    staying = [(worth.of(draft, as_placed(given, sizes, draft)), draft) for draft in drafts]
+    reached = max(count for count, _ in staying)
+    last: PlacedAgain | None = given.proposal.remembered
+    if reached >= most - REACHED or not snapshot.jobs.running[opened.movable].any():
+        return staying
+    if last is not None and last.may_be_worth(given, worth.most_of_each) <= reached:
+        return staying
+    again = given.keeping(np.zeros(len(keeps), np.bool_))
+    _place(given, gangs, again, order, np.zeros(len(worth.lost)))
+    relative = as_placed(given, sizes, again)
+    without_restarts = worth.of(again, relative, restarts=False)
+    if remembers:
+        given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, without_restarts)
+    if without_restarts <= reached:
+        return staying
+    if (keeps & opened.movable & (again.first < 0)).any():
+        some_stay = given.keeping(keeps & (again.first >= 0))
+        _place(given, gangs, some_stay, order, worth.lost)
+        staying.append((worth.of(some_stay, as_placed(given, sizes, some_stay)), some_stay))
+    return [*staying, (worth.of(again, relative), again)]
 
 
 def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: Ints, lost: Floats) -> None:

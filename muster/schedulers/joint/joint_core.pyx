@@ -6,7 +6,7 @@ less.
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libcpp.algorithm cimport pop_heap, push_heap, sort, sort_heap
+from libcpp.algorithm cimport sort
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
@@ -91,8 +91,15 @@ cdef struct Network:
     int64_t most_free
     vector[int64_t] counts
 
+# The jobs of a node that may leave it: their GPUs, and the least that one of them counts for a GPU.
+cdef struct Leaving:
+    bint known
+    int64_t gpus
+    double cheapest
+
 # What is known of the nodes for the jobs of each class; see `_guess`.
 cdef struct Guesses:
+    vector[Leaving] leaving  # by node
     vector[int64_t] changed  # nodes, one after the other as they changed
     vector[size_t] known  # by class: how many of those changes the guesses know; 0: there are none yet
     vector[vector[double]] of_class  # by class and node
@@ -214,6 +221,7 @@ cdef void _place_all(Search* search, Ints order) except *:
     guesses.known.assign(jobs.class_count, 0)
     guesses.changed.push_back(0)
     guesses.room = _GUESSES
+    guesses.leaving.assign(jobs.nodes, Leaving(False, 0, 0.0))
     on_node.resize(jobs.nodes)
     search.free, search.chosen, search.guesses, search.on_node = &free, &chosen, &guesses, on_node.data()
     lost.assign(jobs.jobs, False)
@@ -251,6 +259,7 @@ cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
             _count_free(search, node)
             search.network.index.changed.push_back(node)
         search.guesses.changed.push_back(node)
+        search.guesses.leaving[node].known = False
         search.on_node[node].known = False
         number = search.draft.node_parts[number].next
 
@@ -342,6 +351,8 @@ cdef void _candidates(Search* search, int64_t at, vector[Ranked]& nodes) noexcep
     cdef double* guesses = _guesses(search, at)
     cdef double guess, most = INFINITY
     cdef int64_t node = -1
+    cdef size_t place
+    nodes.reserve(_TRIED)
     while node + 1 < gangs.nodes:
         node += 1
         if guesses != NULL and node % _LANES == 0 and not _some_below(guesses + node, most):
@@ -349,14 +360,14 @@ cdef void _candidates(Search* search, int64_t at, vector[Ranked]& nodes) noexcep
             continue
         guess = guesses[node] if guesses != NULL else _guess(search, at, node)
         if guess < most and allowed[node]:
-            nodes.push_back(Ranked(guess, node))
-            push_heap(nodes.begin(), nodes.end())
-            if <int64_t> nodes.size() > _TRIED:
-                pop_heap(nodes.begin(), nodes.end())
-                nodes.pop_back()
             if <int64_t> nodes.size() == _TRIED:
-                most = nodes.front().first
-    sort_heap(nodes.begin(), nodes.end())
+                nodes.pop_back()
+            place = nodes.size()
+            while place > 0 and nodes[place - 1].first > guess:
+                place -= 1
+            nodes.insert(nodes.begin() + place, Ranked(guess, node))
+            if <int64_t> nodes.size() == _TRIED:
+                most = nodes.back().first
 
 
 cdef inline bint _some_below(double* values, double most) noexcept nogil:
@@ -395,25 +406,38 @@ cdef double _guess(Search* search, int64_t at, int64_t node) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* need = need_on(gangs, need_of(gangs, gangs.demands.best, at), node)
     cdef int64_t* left = free_on(draft, node)
-    cdef int64_t resource, gpus = gangs.gpus[at], number, freed = left[0], free
+    cdef int64_t resource, gpus = gangs.gpus[at], free
     cdef double short_of = 0.0, cheapest = 0.0
-    cdef NodePart* part
-    if freed < gpus:
-        cheapest = INFINITY
-        number = draft.first_here[node]
-        while number >= 0:
-            part = &draft.node_parts[number]
-            if _may_leave(draft, number):
-                freed += part.gpus
-                cheapest = min(cheapest, gangs.weight[part.at] / part.gpus)
-            number = part.next_here
-        if freed < gpus:
+    cdef Leaving* leaving
+    if left[0] < gpus:
+        leaving = _leaving(search, node)
+        if left[0] + leaving.gpus < gpus:
             return INFINITY
+        cheapest = leaving.cheapest
     for resource in range(1, draft.resources):
         free = max(left[resource], <int64_t> 0)
         if gpus * need[resource] > free:
             short_of = max(short_of, 1.0 - <double> free / (gpus * need[resource]))
     return cheapest * 10 + short_of + left[0] * 1e-6
+
+
+cdef inline Leaving* _leaving(Search* search, int64_t node) noexcept nogil:
+    """The jobs that may leave a node."""
+    cdef Draft* draft = search.draft
+    cdef Leaving* leaving = &search.guesses.leaving[node]
+    cdef NodePart* part
+    cdef int64_t number
+    if leaving.known:
+        return leaving
+    leaving[0] = Leaving(True, 0, INFINITY)
+    number = draft.first_here[node]
+    while number >= 0:
+        part = &draft.node_parts[number]
+        if _may_leave(draft, number):
+            leaving.gpus += part.gpus
+            leaving.cheapest = min(leaving.cheapest, search.gangs.weight[part.at] / part.gpus)
+        number = part.next_here
+    return leaving
 
 
 cdef inline bint _may_leave(Draft* draft, int64_t number) noexcept nogil:

@@ -19,6 +19,7 @@ from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import REACHED, Worth
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_on_network
+from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.sizes import keeps_size
 from muster.schedulers.placement.network_aware import most_sensitive_first
 from muster.speed.network.forms import Forms
@@ -32,13 +33,19 @@ gangs go first."""
 
 
 def plans_on_network(
-    given: AllocationInput, gangs: Gangs, worth: Worth, most: float, stays: PlacementDraft, by_density: Ints
+    given: AllocationInput,
+    gangs: Gangs,
+    worth: Worth,
+    most: float,
+    stays: PlacementDraft,
+    by_density: Ints,
+    remembers: bool,
 ) -> list[tuple[float, PlacementDraft]]:
     """Return drafts, each with its worth: the chosen alone stay, all jobs stay as in `stays`, or are placed again.
 
-    `most` is what any draft is worth at most. If none that runs other jobs can be worth enough more than the first one,
-    of the others only that is made which most likely has better places for the same jobs; and where a resize restarts
-    a job, that in which all jobs keep what they have.
+    `most` is what any draft is worth at most. If none that runs other jobs may be worth enough more than the first one,
+    by that or by what others were worth when they were last made, of the others only that is made which most likely has
+    better places for the same jobs; and where a resize restarts a job, that in which all jobs keep what they have.
     """
     orders = _large_first(given, gangs, by_density), by_density
     some_may_move = bool(given.snapshot.jobs.running[given.opened.movable].any())
@@ -53,10 +60,19 @@ def plans_on_network(
         return worth.of(draft, _beside_others(given, draft)) * (1 + _BY_ORDER * same_jobs)
 
     drafts = [(counted(chosen_stay), chosen_stay)]
-    others_may_win = drafts[0][0] <= most + REACHED
+    last: PlacedAgain | None = given.proposal.remembered
+    may_reach = (
+        most + REACHED if last is None else min(most + REACHED, last.may_be_worth(given, worth.most_of_each))
+    )
+    others_may_win = drafts[0][0] <= may_reach
     for start, cost, order in _ways(given, gangs, worth.lost, (stays, served), orders, others_may_win):
         draft = _placed(given, gangs, start, stays, order, cost)
         drafts.append((counted(draft), draft))
+    if remembers and others_may_win and some_may_move:
+        reached = max(
+            worth.of(draft, _beside_others(given, draft), restarts=False) for _, draft in drafts[1:]
+        )
+        given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, reached)
     return drafts
 
 

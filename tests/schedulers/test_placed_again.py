@@ -1,0 +1,96 @@
+"""joint places all jobs again only where that may be worth more than when it was last done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.cluster.ledger_arrays import Floats
+from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.joint import joint
+from muster.schedulers.joint.placed_again import PlacedAgain
+from muster.simulation.failures import Failures
+from muster.workload.generators.synergy import generate
+from tests.building import cluster_of, job, jobs_of, run
+from tests.schedulers.test_dally_network import CHATTY, small_cluster
+from tests.schedulers.test_joint import MODELS
+
+
+def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs use all memory of two nodes; their protection has ended when the first of four more comes.
+
+    The plan of 1,000 s is taken to be worth 1.0 less than it was. The other three count 0.6, 0.2625 and 0.2333 at most.
+    """
+    made: Counter[float] = Counter()
+    place, remember = joint._place, PlacedAgain.of.__func__  # type: ignore[attr-defined]
+
+    def counted(given: AllocationInput, *rest: Any) -> None:
+        made[given.snapshot.now] += 1
+        place(given, *rest)
+
+    def less(cls: type[PlacedAgain], given: AllocationInput, most: Floats, worth: float) -> PlacedAgain:
+        known: PlacedAgain = remember(cls, given, most, worth - 1.0)
+        return known
+
+    monkeypatch.setattr(joint, "_place", counted)
+    monkeypatch.setattr(PlacedAgain, "of", classmethod(less))
+    run_long = [job(0, 100_000, model="cached"), job(0, 100_000, model="cached")]
+    wait = [job(1_000 + 10 * at, 900_000 + at, model="cached") for at in range(4)]
+    cluster = cluster_of(2, 2, memory_gb_per_gpu=5.0)
+    run(jobs_of(*run_long, *wait), cluster, "srtf+joint", models=MODELS, restart_cost_seconds=10.0)
+    assert [made[now] for now in (1_000, 1_010, 1_020, 1_030)] == [2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("network", ["none", "physical"])
+def test_what_a_plan_may_be_worth_is_as_defined(monkeypatch: pytest.MonkeyPatch, network: str) -> None:
+    """Against dictionaries, in runs with gangs, protected jobs, nodes that fail, and few cores."""
+    remembered: dict[int, tuple[AllocationInput, Floats]] = {}
+    smaller = 0
+    remember, may_be_worth = PlacedAgain.of.__func__, PlacedAgain.may_be_worth  # type: ignore[attr-defined]
+
+    def of(cls: type[PlacedAgain], given: AllocationInput, most: Floats, worth: float) -> PlacedAgain:
+        made: PlacedAgain = remember(cls, given, most, worth)
+        remembered[id(made)] = given, most
+        return made
+
+    def checked(self: PlacedAgain, given: AllocationInput, most: Floats) -> float:
+        nonlocal smaller
+        found = may_be_worth(self, given, most)
+        assert found == pytest.approx(self.worth + more_than(*remembered[id(self)], given, most))
+        smaller += found < 1.1 * self.worth
+        return found
+
+    monkeypatch.setattr(PlacedAgain, "of", classmethod(of))
+    monkeypatch.setattr(PlacedAgain, "may_be_worth", checked)
+    trace = generate(60, 6.0, (50, 0, 50), True, False, 3)
+    failures = Failures(mean_seconds_between=20_000.0, repair_seconds=3_000.0)
+    options: dict[str, Any] = {"restart_cost_seconds": 60.0, "failures": failures, "network": network}
+    cluster = replace(small_cluster(8, 3, racks=1), nodes=cluster_of(8, 3, cpus_per_gpu=1.5).nodes)
+    run(trace, cluster, "las+joint", layers={"m5": CHATTY}, **options)
+    assert smaller > 50
+
+
+def more_than(before: AllocationInput, then: Floats, given: AllocationInput, now: Floats) -> float:
+    """What a plan may be worth more now than before, by what each job counts at most then and now."""
+    counted_then, counts_now = by_job(before, then), by_job(given, now)
+    more = sum(max(count - counted_then.get(number, 0.0), 0.0) for number, count in counts_now.items())
+    freed = max(given.opened.gpus - before.opened.gpus, 0)
+    still = fixed_jobs(given)
+    freed += sum(gpus for number, gpus in fixed_jobs(before).items() if number not in still)
+    wants = dict(zip(given.snapshot.jobs.index.tolist(), given.gangs.gpus.tolist(), strict=True))
+    return float(more + freed * max(count / wants[number] for number, count in counts_now.items()))
+
+
+def by_job(given: AllocationInput, most: Floats) -> dict[int, float]:
+    """What each job of a plan counts at most, by its number."""
+    part = given.opened.movable | given.opened.fixed
+    return dict(zip(given.snapshot.jobs.index[part].tolist(), most[part].tolist(), strict=True))
+
+
+def fixed_jobs(given: AllocationInput) -> dict[int, int]:
+    """The GPUs of the jobs that keep their places, by number."""
+    jobs, fixed = given.snapshot.jobs, given.opened.fixed
+    return dict(zip(jobs.index[fixed].tolist(), jobs.gpus[fixed].tolist(), strict=True))
