@@ -53,27 +53,23 @@ def plans_on_network(
     if some_may_move or not given.snapshot.resize_restarts:
         fill_all(served, gangs)
     chosen_stay = _placed(given, gangs, served, stays, orders[0], worth.lost)
-    runs = chosen_stay.first >= 0
-
-    def counted(draft: PlacementDraft) -> float:
-        same_jobs = bool(((draft.first >= 0) == runs).all())
-        return worth.of(draft, _beside_others(given, draft)) * (1 + _BY_ORDER * same_jobs)
-
-    drafts = [(counted(chosen_stay), chosen_stay)]
-    last: PlacedAgain | None = given.proposal.remembered
-    may_reach = (
-        most + REACHED if last is None else min(most + REACHED, last.may_be_worth(given, worth.most_of_each))
-    )
-    others_may_win = drafts[0][0] <= may_reach
-    for start, cost, order in _ways(given, gangs, worth.lost, (stays, served), orders, others_may_win):
-        draft = _placed(given, gangs, start, stays, order, cost)
-        drafts.append((counted(draft), draft))
+    by_order = worth.of(chosen_stay, _beside_others(given, chosen_stay)) * (1 + _BY_ORDER)
+    may_reach, last = most + REACHED, given.proposal.remembered
+    if last is not None:
+        may_reach = min(may_reach, last.may_be_worth(given, worth.most_of_each))
+    others_may_win = by_order <= may_reach
+    ways = _ways(given, gangs, worth.lost, (stays, served), orders, others_may_win)
+    others = [_placed(given, gangs, start, stays, order, cost) for start, cost, order in ways]
+    seen = [(draft, _beside_others(given, draft)) for draft in others]
     if remembers and others_may_win and some_may_move:
-        reached = max(
-            worth.of(draft, _beside_others(given, draft), restarts=False) for _, draft in drafts[1:]
-        )
+        reached = max(worth.of(draft, shares, restarts=False) for draft, shares in seen)
         given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, reached)
-    return drafts
+    same_jobs = [bool(((draft.first >= 0) == (chosen_stay.first >= 0)).all()) for draft in others]
+    counts = [
+        worth.of(draft, shares) * (1 + _BY_ORDER * same)
+        for (draft, shares), same in zip(seen, same_jobs, strict=True)
+    ]
+    return [(by_order, chosen_stay), *zip(counts, others, strict=True)]
 
 
 def _ways(

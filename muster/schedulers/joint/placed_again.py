@@ -15,7 +15,7 @@ from muster.schedulers.allocation.draft_allocator import AllocationInput
 
 @dataclass(frozen=True)
 class PlacedAgain:
-    """A plan in which all jobs were placed again: its worth if restarts cost nothing, and what it was made of."""
+    """The best plan in which all jobs were placed again: its worth if restarts cost nothing, and what it was of."""
 
     worth: float
     gpus: int
