@@ -10,13 +10,16 @@ import pytest
 
 from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.joint import joint
 from muster.schedulers.joint.placed_again import PlacedAgain
+from muster.schedulers.registry import build
 from muster.simulation.failures import Failures
 from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, small_cluster
 from tests.schedulers.test_joint import MODELS
+from tests.schedulers.wrapped import Wrapped
 
 
 def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +45,22 @@ def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.M
     cluster = cluster_of(2, 2, memory_gb_per_gpu=5.0)
     run(jobs_of(*run_long, *wait), cluster, "srtf+joint", models=MODELS, restart_cost_seconds=10.0)
     assert [made[now] for now in (1_000, 1_010, 1_020, 1_030)] == [2, 1, 1, 2]
+
+
+class OfBefore(Wrapped):
+    """The memory of each decision is that of a version which remembered no plan."""
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        decision, after = super().decide(snapshot, state)
+        return decision, {key: value for key, value in after.items() if key != "allocation"}
+
+
+def test_a_memory_of_before_goes_on_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an update of the daemon; no plan is asked what it may be worth then."""
+    monkeypatch.delattr(PlacedAgain, "may_be_worth")
+    trace = generate(40, 6.0, (50, 0, 50), True, False, 3)
+    result = run(trace, cluster_of(8, 2, cpus_per_gpu=1.5), OfBefore(build("gittins+joint")))
+    assert result.record.jobs["finish_seconds"].is_finite().all()
 
 
 @pytest.mark.parametrize("network", ["none", "physical"])
