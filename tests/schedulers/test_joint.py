@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -103,6 +104,16 @@ def test_a_job_that_waited_too_long_goes_before_worthier_ones() -> None:
     result = run(trace, cluster_of(2, memory_gb_per_gpu=5.0), "srtf+joint", settings, models=MODELS)
     starts = dict(result.record.jobs.select("job_id", "start_seconds").iter_rows())
     assert starts["0"] <= 1_100
+
+
+def test_a_promoted_job_goes_before_one_that_gains_more_from_its_cores() -> None:
+    """The running job is a hundred times as fast with all cores, for which the other one asks."""
+    gains = replace(SHARED, name="gains", cpus_per_gpu=(1.0, 96.0), speed=((1.0,), (100.0,)))
+    models = {"gains": replace(gains, reference_cpus_per_gpu=1.0)}
+    trace = jobs_of(job(0, 40_000, model="gains"), job(0, 50_000, cpus=96.0))
+    cluster, settings = cluster_of(4, cpus_per_gpu=24.0), {"promote_after_seconds": "1000"}
+    result = run(trace, cluster, "srtf+joint", settings, models=models, restart_cost_seconds=1.0)
+    assert result.record.jobs["start_seconds"].to_list()[1] == pytest.approx(1_000, abs=10)
 
 
 def test_jobs_share_cores_where_that_costs_the_first_little() -> None:
