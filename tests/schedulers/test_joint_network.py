@@ -165,17 +165,13 @@ def test_a_gang_that_fits_beside_the_first_has_its_cores() -> None:
 
 
 def seen_beside_all(
-    given: AllocationInput,
-    gangs: Gangs,
-    worth: Worth,
-    most: float,
-    stays: PlacementDraft,
-    by_density: Ints,
-    _remembers: bool,
+    given: AllocationInput, gangs: Gangs, worth: Worth, most: float, stays: PlacementDraft, by_density: Ints
 ) -> list[tuple[float, PlacementDraft]]:
     """The drafts, looked at beside all that might be made: none is worth more than the most. None is remembered."""
-    made = plans_on_network(given, gangs, worth, most, stays.copy(), by_density, remembers=False)
-    possible = plans_on_network(given, gangs, worth, inf, stays, by_density, remembers=False)
+    given.proposal.remembered = None
+    made = plans_on_network(given, gangs, worth, most, stays.copy(), by_density)
+    given.proposal.remembered = None
+    possible = plans_on_network(given, gangs, worth, inf, stays, by_density)
     assert max(worth.of(draft) for _, draft in possible) <= most + 1e-9
     if len(made) < len(possible):
         _, taken = max(possible, key=lambda draft: round(draft[0], 9))

@@ -63,6 +63,12 @@ class PlacementDraft(NamedTuple):
     """By position: the node where a job without GPUs is to start; NONE."""
 
     @property
+    def planned(self) -> Bools:
+        """By position: the jobs that the plan is about, all others hold what they hold."""
+        planned: Bools = self.movable | self.fixed
+        return planned
+
+    @property
     def gpus(self) -> int:
         """GPUs that jobs of this draft have or may get."""
         held = self.node_parts["gpus"][: int(self.used[0])].sum()

@@ -152,26 +152,22 @@ class Joint(DraftAllocator):
         sizes = present_sizes(given)
         if not (given.opened.movable & has_choice).any():
             return _best_draft(given, weighted, sizes)[1]
-        given.proposal.remembered = None
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):
+            given.proposal.remembered = None  # jobs had other sizes then
             sizes = sizes_for_all(given, options)
-            tried.append(_best_draft(given, weighted, sizes, remembers=False))
+            tried.append(_best_draft(given, weighted, sizes))
             factor = as_placed(given, sizes, tried[-1][1])
             if factor is None or (factor == 1.0).all():
                 break
             options = worth_less(options, sizes, factor)
+        given.proposal.remembered = None
         return _best(tried)[1]
 
 
-def _best_draft(
-    given: AllocationInput, weighted: Gangs, sizes: TypedSizes, *, remembers: bool = True
-) -> tuple[float, PlacementDraft]:
-    """Return the draft for jobs of these sizes that is worth most, with its worth.
-
-    If `remembers`, jobs have no other sizes than at any other decision.
-    """
-    return _best(_drafts(given, with_sizes(given, weighted, sizes), sizes, remembers))
+def _best_draft(given: AllocationInput, weighted: Gangs, sizes: TypedSizes) -> tuple[float, PlacementDraft]:
+    """Return the draft for jobs of these sizes that is worth most, with its worth."""
+    return _best(_drafts(given, with_sizes(given, weighted, sizes), sizes))
 
 
 def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, PlacementDraft]:
@@ -179,9 +175,7 @@ def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, Placem
     return drafts[int(np.argmax(np.round([worth for worth, _ in drafts], 9)))]
 
 
-def _drafts(
-    given: AllocationInput, gangs: Gangs, sizes: TypedSizes, remembers: bool
-) -> list[tuple[float, PlacementDraft]]:
+def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
     Each job counts as fast as it is known to be on the machines that it has. Running jobs of another size than they
@@ -189,11 +183,11 @@ def _drafts(
     """
     snapshot, opened = given.snapshot, given.opened
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
-    most = worth.at_most(np.flatnonzero(opened.movable | opened.fixed), opened.gpus)
+    most = worth.at_most(np.flatnonzero(opened.planned), opened.gpus)
     keeps = keeps_size(given, gangs)
     stays = given.keeping(keeps)
     if len(gangs.forms.line):
-        return plans_on_network(given, gangs, worth, most, stays, order, remembers)
+        return plans_on_network(given, gangs, worth, most, stays, order)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())
@@ -211,8 +205,7 @@ def _drafts(
     _place(given, gangs, again, order, np.zeros(len(worth.lost)))
     relative = as_placed(given, sizes, again)
     without_restarts = worth.of(again, relative, restarts=False)
-    if remembers:
-        given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, without_restarts)
+    given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, without_restarts)
     if without_restarts <= reached:
         return staying
     if (keeps & opened.movable & (again.first < 0)).any():

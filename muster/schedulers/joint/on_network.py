@@ -33,13 +33,7 @@ gangs go first."""
 
 
 def plans_on_network(
-    given: AllocationInput,
-    gangs: Gangs,
-    worth: Worth,
-    most: float,
-    stays: PlacementDraft,
-    by_density: Ints,
-    remembers: bool,
+    given: AllocationInput, gangs: Gangs, worth: Worth, most: float, stays: PlacementDraft, by_density: Ints
 ) -> list[tuple[float, PlacementDraft]]:
     """Return drafts, each with its worth: the chosen alone stay, all jobs stay as in `stays`, or are placed again.
 
@@ -58,10 +52,10 @@ def plans_on_network(
     if last is not None:
         may_reach = min(may_reach, last.may_be_worth(given, worth.most_of_each))
     others_may_win = by_order <= may_reach
-    ways = _ways(given, gangs, worth.lost, (stays, served), orders, others_may_win)
-    others = [_placed(given, gangs, start, stays, order, cost) for start, cost, order in ways]
+    begin = _beginnings(given, gangs, worth.lost, (stays, served), orders, others_may_win)
+    others = [_placed(given, gangs, start, stays, order, cost) for start, cost, order in begin]
     seen = [(draft, _beside_others(given, draft)) for draft in others]
-    if remembers and others_may_win and some_may_move:
+    if others_may_win and some_may_move:
         reached = max(worth.of(draft, shares, restarts=False) for draft, shares in seen)
         given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, reached)
     same_jobs = [bool(((draft.first >= 0) == (chosen_stay.first >= 0)).all()) for draft in others]
@@ -72,7 +66,7 @@ def plans_on_network(
     return [(by_order, chosen_stay), *zip(counts, others, strict=True)]
 
 
-def _ways(
+def _beginnings(
     given: AllocationInput,
     gangs: Gangs,
     lost: Floats,
@@ -83,7 +77,7 @@ def _ways(
     """Yield the beginnings of further drafts, each with what taking a place costs by job, and the order of jobs.
 
     `starts` are where all jobs stay and where only the chosen do, the same draft if none may move; `orders` have large
-    gangs first, and the jobs by density.
+    gangs first, and the jobs by density. Nodes of `stays` are shared among its jobs only where a draft begins with it.
     """
     (stays, served), (large_first, by_density) = starts, orders
     resize_restarts, some_may_move = given.snapshot.resize_restarts, served is not stays

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 
 
@@ -31,7 +31,7 @@ class PlacedAgain:
     def of(cls, given: AllocationInput, most: Floats, worth: float) -> PlacedAgain:
         """Return what to remember of a plan of this worth; `most` is what each job counts at most, by position."""
         opened, jobs = given.opened, given.snapshot.jobs
-        counted = np.where(_part(given), most, 0.0)
+        counted = np.where(opened.planned, most, 0.0)
         return cls(worth, opened.gpus, jobs.index.copy(), counted, np.where(opened.fixed, jobs.gpus, 0))
 
     def may_be_worth(self, given: AllocationInput, most: Floats) -> float:
@@ -41,17 +41,11 @@ class PlacedAgain:
         jobs that kept their places then and may leave now or are gone, the densest job of all counts in addition. Jobs
         that are gone otherwise leave room for those that had none, which the plan preferred to leave out.
         """
-        index, part, gpus = given.snapshot.jobs.index, _part(given), given.gangs.gpus
+        index, planned, gpus = given.snapshot.jobs.index, given.opened.planned, given.gangs.gpus
         at = np.minimum(np.searchsorted(self.jobs, index), len(self.jobs) - 1)
         known = self.jobs[at] == index
-        more = np.maximum(most - np.where(known, self.most[at], 0.0), 0.0)[part].sum()
+        more = np.maximum(most - np.where(known, self.most[at], 0.0), 0.0)[planned].sum()
         still_fixed = self.fixed[at[known & given.opened.fixed]].sum()
         freed = self.fixed.sum() - still_fixed + max(given.opened.gpus - self.gpus, 0)
-        densest = (most[part] / gpus[part]).max(initial=0.0)
+        densest = (most[planned] / gpus[planned]).max(initial=0.0)
         return self.worth + float(more) + float(freed) * float(densest)
-
-
-def _part(given: AllocationInput) -> Bools:
-    """Return which jobs a plan is about, by position."""
-    part: Bools = given.opened.movable | given.opened.fixed
-    return part
