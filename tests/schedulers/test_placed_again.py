@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
+from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.joint import joint
+from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.registry import build
 from muster.simulation.failures import Failures
 from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.test_dally_network import CHATTY, small_cluster
+from tests.schedulers.test_dally_network import CHATTY, gang, small_cluster
 from tests.schedulers.test_joint import MODELS
 from tests.schedulers.wrapped import Wrapped
 
@@ -47,6 +50,48 @@ def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.M
     assert [made[now] for now in (1_000, 1_010, 1_020, 1_030)] == [2, 1, 1, 2]
 
 
+@pytest.mark.parametrize(("may_be_worth", "starts_over"), [(-inf, 1), (inf, 5)])
+def test_on_a_network_others_are_made_once_more_if_they_may_win(
+    monkeypatch: pytest.MonkeyPatch, may_be_worth: float, starts_over: int
+) -> None:
+    """Nothing is known at the first decision that could stop a job; six drafts are all that are made, two the least."""
+    made: Counter[int] = Counter()
+    plans = plans_on_network
+
+    def counted(*given: Any) -> list[tuple[float, PlacementDraft]]:
+        drafts = plans(*given)
+        made[len(drafts)] += 1
+        return drafts
+
+    monkeypatch.setattr(joint, "plans_on_network", counted)
+    monkeypatch.setattr(PlacedAgain, "may_be_worth", lambda *_: may_be_worth)
+    gangs = [
+        gang(1 + at % 5, 4_000, model=("chatty", "other")[at % 2], submit_seconds=60 * at) for at in range(20)
+    ]
+    run(jobs_of(*gangs), small_cluster(4, 4), "las+joint", layers={"chatty": CHATTY})
+    assert made == {6: starts_over, 2: 48 - starts_over}
+
+
+class Kept(Wrapped):
+    """Keeps what is remembered after each decision."""
+
+    def initial(self, cluster: Cluster) -> State:
+        self.kept: list[PlacedAgain | None] = []
+        return super().initial(cluster)
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        decision, after = super().decide(snapshot, state)
+        self.kept.append(after["allocation"])
+        return decision, after
+
+
+def test_no_plan_of_jobs_with_a_choice_of_sizes_is_remembered() -> None:
+    elastic = [job(60.0 * at, 2_000, model="cached", min_gpus=1, max_gpus=4) for at in range(8)]
+    scheduler = Kept(build("las+joint"))
+    run(jobs_of(*elastic), cluster_of(4, 2, memory_gb_per_gpu=5.0), scheduler, models=MODELS)
+    assert set(scheduler.kept) == {None}
+
+
 class OfBefore(Wrapped):
     """The memory of each decision is that of a version which remembered no plan."""
 
@@ -63,8 +108,7 @@ def test_a_memory_of_before_goes_on_without_a_plan(monkeypatch: pytest.MonkeyPat
     assert result.record.jobs["finish_seconds"].is_finite().all()
 
 
-@pytest.mark.parametrize("network", ["none", "physical"])
-def test_what_a_plan_may_be_worth_is_as_defined(monkeypatch: pytest.MonkeyPatch, network: str) -> None:
+def test_what_a_plan_may_be_worth_is_as_defined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against dictionaries, in runs with gangs, protected jobs, nodes that fail, and few cores."""
     remembered: dict[int, tuple[AllocationInput, Floats]] = {}
     smaller = 0
@@ -86,9 +130,8 @@ def test_what_a_plan_may_be_worth_is_as_defined(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(PlacedAgain, "may_be_worth", checked)
     trace = generate(60, 6.0, (50, 0, 50), True, False, 3)
     failures = Failures(mean_seconds_between=20_000.0, repair_seconds=3_000.0)
-    options: dict[str, Any] = {"restart_cost_seconds": 60.0, "failures": failures, "network": network}
-    cluster = replace(small_cluster(8, 3, racks=1), nodes=cluster_of(8, 3, cpus_per_gpu=1.5).nodes)
-    run(trace, cluster, "las+joint", layers={"m5": CHATTY}, **options)
+    cluster = cluster_of(8, 3, cpus_per_gpu=1.5)
+    run(trace, cluster, "las+joint", restart_cost_seconds=60.0, failures=failures)
     assert smaller > 50
 
 
