@@ -106,7 +106,7 @@ def test_a_job_that_waited_too_long_goes_before_worthier_ones() -> None:
     assert starts["0"] <= 1_100
 
 
-def test_a_promoted_job_goes_before_one_that_gains_more_from_its_cores() -> None:
+def test_a_promoted_job_goes_before_one_that_gains_more() -> None:
     """The running job is a hundred times as fast with all cores, for which the other one asks."""
     gains = replace(SHARED, name="gains", cpus_per_gpu=(1.0, 96.0), speed=((1.0,), (100.0,)))
     models = {"gains": replace(gains, reference_cpus_per_gpu=1.0)}
