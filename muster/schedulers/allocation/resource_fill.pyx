@@ -104,6 +104,8 @@ cdef void divide_node(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil:
         here.share[resource] = share[resource]
     before.resize(here.count * SLOTS)
     value = _save(draft, gangs, kind, &here, before.data())
+    if possible and value >= _most(&here) - _EPSILON and _are_fair(draft, gangs, kind, &here, before.data()):
+        return
     for i in range(here.count):
         set_amounts(draft, here.jobs[i].number, choice_of(gangs, here.jobs[i].chosen))
     if not is_overdrawn(draft, node):
@@ -154,6 +156,15 @@ cdef double _save(Draft* draft, Gangs* gangs, int64_t kind, Here* here, int64_t*
             model_on(gangs, draft.node_parts[number].at, kind), before + i * SLOTS
         )
     return value
+
+
+cdef inline double _most(Here* here) noexcept nogil:
+    """The speed of all at their highest choices, times GPUs."""
+    cdef double most = 0.0
+    cdef int64_t i
+    for i in range(here.count):
+        most += here.jobs[i].weight * here.speed[here.jobs[i].last - 1]
+    return most
 
 
 cdef bint meets_requests(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil:
