@@ -133,7 +133,7 @@ class Composed:
 
     def initial(self, cluster: Cluster) -> State:
         """What its order remembers, no job promoted, and nothing allocated yet."""
-        return {"order": self.order.initial(cluster), "promoted": (), "allocation": None}
+        return {"order": self.order.initial(cluster), "promoted": (), "plans": None}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Rank, select, choose, place; with no job waiting everything stays where that is best."""
@@ -198,7 +198,7 @@ class Composed:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
         until = self._protected_until(snapshot)
         plan.urgent, plan.stops_jobs = urgent, self.preemptive
-        plan.remembered = state.get("allocation")  # a daemon's memory of before has none
+        plan.remembered = state.get("plans")  # a daemon's memory of before has none
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
         (still_waiting,) = codes.nonzero()
@@ -218,7 +218,7 @@ class Composed:
         if newly or begins or (moved and len(still_waiting)):
             # They go first, and others are served beside those that begin or move, from the next decision on.
             plan.stable_until, plan.next_wake = -inf, snapshot.now
-        return {"order": memory, "promoted": promoted, "allocation": plan.remembered}
+        return {"order": memory, "promoted": promoted, "plans": plan.remembered}
 
     def _migrate(self, snapshot: Snapshot, plan: Proposal) -> tuple[bool, float]:
         """Move running jobs where that repays their interruptions; whether any moves, and when the next one may."""

@@ -14,8 +14,10 @@ from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.joint import joint
+from muster.schedulers.joint.kept_places import KeptPlaces
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
+from muster.schedulers.joint.remembered import Remembered
 from muster.schedulers.registry import build
 from muster.simulation.failures import Failures
 from muster.workload.generators.synergy import generate
@@ -50,11 +52,14 @@ def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.M
     assert [made[now] for now in (1_000, 1_010, 1_020, 1_030)] == [2, 1, 1, 2]
 
 
-@pytest.mark.parametrize(("may_be_worth", "starts_over"), [(-inf, 1), (inf, 5)])
+@pytest.mark.parametrize(
+    ("may_be_worth", "may_lack", "drafts"),
+    [(-inf, -1.0, {6: 1, 2: 47}), (inf, -1.0, {6: 5, 2: 43}), (-inf, 0.0, {6: 1, 2: 1, 1: 45})],
+)
 def test_on_a_network_others_are_made_once_more_if_they_may_win(
-    monkeypatch: pytest.MonkeyPatch, may_be_worth: float, starts_over: int
+    monkeypatch: pytest.MonkeyPatch, may_be_worth: float, may_lack: float, drafts: dict[int, int]
 ) -> None:
-    """Nothing is known at the first decision that could stop a job; six drafts are all that are made, two the least."""
+    """Nothing is known at the first decision that could stop a job; six drafts are all that are made."""
     made: Counter[int] = Counter()
     plans = plans_on_network
 
@@ -65,11 +70,12 @@ def test_on_a_network_others_are_made_once_more_if_they_may_win(
 
     monkeypatch.setattr(joint, "plans_on_network", counted)
     monkeypatch.setattr(PlacedAgain, "may_be_worth", lambda *_: may_be_worth)
+    monkeypatch.setattr(KeptPlaces, "may_lack", lambda *_: may_lack)
     gangs = [
         gang(1 + at % 5, 4_000, model=("chatty", "other")[at % 2], submit_seconds=60 * at) for at in range(20)
     ]
     run(jobs_of(*gangs), small_cluster(4, 4), "las+joint", layers={"chatty": CHATTY})
-    assert made == {6: starts_over, 2: 48 - starts_over}
+    assert made == drafts
 
 
 class Kept(Wrapped):
@@ -81,7 +87,8 @@ class Kept(Wrapped):
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         decision, after = super().decide(snapshot, state)
-        self.kept.append(after["allocation"])
+        plans: Remembered | None = after["plans"]
+        self.kept.append(None if plans is None else plans.again)
         return decision, after
 
 
@@ -97,7 +104,7 @@ class OfBefore(Wrapped):
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         decision, after = super().decide(snapshot, state)
-        return decision, {key: value for key, value in after.items() if key != "allocation"}
+        return decision, {key: value for key, value in after.items() if key != "plans"}
 
 
 def test_a_memory_of_before_goes_on_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:

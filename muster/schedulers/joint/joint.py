@@ -31,6 +31,7 @@ from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
+from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
     as_placed,
@@ -196,16 +197,17 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     _place(given, gangs, stays, order, worth.lost)
     staying = [(worth.of(draft, as_placed(given, sizes, draft)), draft) for draft in drafts]
     reached = max(count for count, _ in staying)
-    last: PlacedAgain | None = given.proposal.remembered
+    known: Remembered = given.proposal.remembered or NOTHING
     if reached >= most - REACHED or not snapshot.jobs.running[opened.movable].any():
         return staying
-    if last is not None and last.may_be_worth(given, worth.most_of_each) <= reached:
+    if known.again_may_be_worth(given, worth.most_of_each) <= reached:
         return staying
     again = given.keeping(np.zeros(len(keeps), np.bool_))
     _place(given, gangs, again, order, np.zeros(len(worth.lost)))
     relative = as_placed(given, sizes, again)
     without_restarts = worth.of(again, relative, restarts=False)
-    given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, without_restarts)
+    made = PlacedAgain.of(given, worth.most_of_each, without_restarts)
+    given.proposal.remembered = replace(known, again=made)
     if without_restarts <= reached:
         return staying
     if (keeps & opened.movable & (again.first < 0)).any():

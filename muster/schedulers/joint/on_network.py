@@ -7,7 +7,8 @@ taken, where jobs on the same uplinks count as fast as they are beside each othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import REACHED, Worth
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_on_network
+from muster.schedulers.joint.kept_places import KeptPlaces
 from muster.schedulers.joint.placed_again import PlacedAgain
+from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.sizes import keeps_size
 from muster.schedulers.placement.network_aware import most_sensitive_first
 from muster.speed.network.forms import Forms
@@ -39,7 +42,8 @@ def plans_on_network(
 
     `most` is what any draft is worth at most. If none that runs other jobs may be worth enough more than the first one,
     by that or by what others were worth when they were last made, of the others only that is made which most likely has
-    better places for the same jobs; and where a resize restarts a job, that in which all jobs keep what they have.
+    better places for the same jobs, if it may have; and where a resize restarts a job, that in which all jobs keep what
+    they have.
     """
     orders = _large_first(given, gangs, by_density), by_density
     some_may_move = bool(given.snapshot.jobs.running[given.opened.movable].any())
@@ -47,23 +51,33 @@ def plans_on_network(
     if some_may_move or not given.snapshot.resize_restarts:
         fill_all(served, gangs)
     chosen_stay = _placed(given, gangs, served, stays, orders[0], worth.lost)
-    by_order = worth.of(chosen_stay, _beside_others(given, chosen_stay)) * (1 + _BY_ORDER)
-    may_reach, last = most + REACHED, given.proposal.remembered
-    if last is not None:
-        may_reach = min(may_reach, last.may_be_worth(given, worth.most_of_each))
-    others_may_win = by_order <= may_reach
-    begin = _beginnings(given, gangs, worth.lost, (stays, served), orders, others_may_win)
+    shares = _beside_others(given, chosen_stay)
+    first = worth.of(chosen_stay, shares)
+    known: Remembered = given.proposal.remembered or NOTHING
+    may_reach = min(most + REACHED, known.again_may_be_worth(given, worth.most_of_each))
+    others_may_win = first * (1 + _BY_ORDER) <= may_reach
+    moves = others_may_win or known.others_may_lack(given, chosen_stay, worth, shares) < 0
+    begin = _beginnings(given, gangs, worth.lost, (stays, served), orders, (moves, others_may_win))
     others = [_placed(given, gangs, start, stays, order, cost) for start, cost, order in begin]
     seen = [(draft, _beside_others(given, draft)) for draft in others]
     if others_may_win and some_may_move:
         reached = max(worth.of(draft, shares, restarts=False) for draft, shares in seen)
-        given.proposal.remembered = PlacedAgain.of(given, worth.most_of_each, reached)
-    same_jobs = [bool(((draft.first >= 0) == (chosen_stay.first >= 0)).all()) for draft in others]
-    counts = [
-        worth.of(draft, shares) * (1 + _BY_ORDER * same)
-        for (draft, shares), same in zip(seen, same_jobs, strict=True)
-    ]
-    return [(by_order, chosen_stay), *zip(counts, others, strict=True)]
+        known = replace(known, again=PlacedAgain.of(given, worth.most_of_each, reached))
+    if moves and some_may_move:
+        lacked = first - worth.of(*seen[0])
+        known = replace(known, kept=KeptPlaces.of(given, chosen_stay, worth.lost, lacked))
+    given.proposal.remembered = known
+    return [(first * (1 + _BY_ORDER), chosen_stay), *_counted(worth, chosen_stay, seen)]
+
+
+def _counted(
+    worth: Worth, first: PlacementDraft, seen: Sequence[tuple[PlacementDraft, Floats | None]]
+) -> Iterator[tuple[float, PlacementDraft]]:
+    """Yield drafts with what they count, those more that run the same jobs as the first."""
+    runs = first.first >= 0
+    for draft, shares in seen:
+        same = bool(((draft.first >= 0) == runs).all())
+        yield worth.of(draft, shares) * (1 + _BY_ORDER * same), draft
 
 
 def _beginnings(
@@ -72,20 +86,22 @@ def _beginnings(
     lost: Floats,
     starts: tuple[PlacementDraft, PlacementDraft],
     orders: tuple[Ints, Ints],
-    others_may_win: bool,
+    wanted: tuple[bool, bool],
 ) -> Iterator[tuple[PlacementDraft, Floats, Ints]]:
     """Yield the beginnings of further drafts, each with what taking a place costs by job, and the order of jobs.
 
     `starts` are where all jobs stay and where only the chosen do, the same draft if none may move; `orders` have large
-    gangs first, and the jobs by density. Nodes of `stays` are shared among its jobs only where a draft begins with it.
+    gangs first, and the jobs by density; `wanted` are drafts that move the same jobs, which is the first, and those of
+    other jobs. Nodes of `stays` are shared among its jobs only where a draft begins with it.
     """
-    (stays, served), (large_first, by_density) = starts, orders
+    (stays, served), (large_first, by_density), (moves, others_may_win) = starts, orders, wanted
     resize_restarts, some_may_move = given.snapshot.resize_restarts, served is not stays
     if some_may_move:
         nothing = np.zeros(len(lost))
         again = given.keeping(np.zeros(len(lost), np.bool_))
         fill_all(again, gangs)
-        yield again, nothing, large_first
+        if moves:
+            yield again, nothing, large_first
         if others_may_win:
             yield again, nothing, by_density
             if not resize_restarts:
