@@ -36,7 +36,7 @@ def test_what_other_places_lack_is_as_defined(monkeypatch: pytest.MonkeyPatch) -
     ) -> KeptPlaces:
         made: KeptPlaces = remember(cls, given, kept, lost, lacked)
         nothing = np.zeros(len(lost))
-        before[id(made)] = by_number(given, kept, lost, nothing, nothing), room_of(given, kept)
+        before[id(made)] = by_number(given, kept, lost, nothing, nothing), given.opened.gpus
         return made
 
     def checked(
@@ -48,11 +48,12 @@ def test_what_other_places_lack_is_as_defined(monkeypatch: pytest.MonkeyPatch) -
         counts: Floats,
     ) -> float:
         found = may_lack(self, given, kept, lost, most, counts)
-        then, room_then = before[id(self)]
-        now, room = by_number(given, kept, lost, most, counts), room_of(given, kept)
+        (then, gpus_then), now = before[id(self)], by_number(given, kept, lost, most, counts)
         terms = {"jobs": more_of_jobs(then, now), "losses": less_lost(then, now)}
-        densest = max((max(top - here, 0.0) / gpus for _, _, gpus, top, here in now.values()), default=0.0)
-        terms["room"] = max(room - room_then, 0) * densest
+        gain = sum(max(top - here, 0.0) for _, _, _, top, here in now.values())
+        mean = gain / sum(gpus for _, _, gpus, _, _ in now.values())
+        terms["ended"] = sum(job[2] for number, job in then.items() if number not in now) * mean
+        terms["more GPUs"] = max(given.opened.gpus - gpus_then, 0) * mean
         assert found == pytest.approx(self.lacked - sum(terms.values()))
         seen.update(name for name, value in terms.items() if value > 0)
         seen["still"] += found >= 0
@@ -61,7 +62,7 @@ def test_what_other_places_lack_is_as_defined(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(KeptPlaces, "of", classmethod(of))
     monkeypatch.setattr(KeptPlaces, "may_lack", checked)
     gangs = [
-        gang(1 + at % 3, 4_000 + 900 * (at % 7), model=("mild", "other")[at % 2], submit_seconds=350 * at)
+        gang(1 + at % 3, 4_000 + 900 * (at % 7), model=("mild", "other")[at % 2], submit_seconds=150 * at)
         for at in range(90)
     ]
     failures = Failures(mean_seconds_between=9_000.0, repair_seconds=1_000.0)
@@ -71,7 +72,7 @@ def test_what_other_places_lack_is_as_defined(monkeypatch: pytest.MonkeyPatch) -
         "failures": failures,
     }
     run(jobs_of(*gangs), small_cluster(4, 6), "las+joint", layers={"mild": MILD}, **options)
-    assert min(seen[name] for name in ("jobs", "losses", "room", "still")) > 2
+    assert min(seen[name] for name in ("jobs", "losses", "ended", "more GPUs", "still")) > 2
 
 
 def test_what_jobs_count_adds_up_to_what_a_plan_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,13 +103,6 @@ def by_number(
         for at, number in enumerate(numbers)
         if kept.first[at] >= 0
     }
-
-
-def room_of(given: AllocationInput, kept: PlacementDraft) -> int:
-    """The GPUs that a plan leaves of those that it could give."""
-    parts = kept.node_parts[: int(kept.used[0])]
-    placed = {at for at in parts["at"].tolist() if kept.first[at] >= 0}
-    return given.opened.gpus - sum(int(given.gangs.gpus[at]) for at in placed)
 
 
 def more_of_jobs(then: Jobs, now: Jobs) -> float:
