@@ -14,7 +14,7 @@ from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.joint import joint
-from muster.schedulers.joint.kept_places import KeptPlaces
+from muster.schedulers.joint.looked_for import LookedFor
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import Remembered
@@ -53,11 +53,11 @@ def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("may_be_worth", "may_lack", "drafts"),
-    [(-inf, -1.0, {6: 1, 2: 47}), (inf, -1.0, {6: 5, 2: 43}), (-inf, 0.0, {6: 1, 2: 1, 1: 45})],
+    ("may_be_worth", "changed", "drafts"),
+    [(-inf, 1.0, {6: 1, 2: 47}), (inf, 1.0, {6: 5, 2: 43}), (-inf, 0.01, {6: 1, 2: 1, 1: 45})],
 )
 def test_on_a_network_others_are_made_once_more_if_they_may_win(
-    monkeypatch: pytest.MonkeyPatch, may_be_worth: float, may_lack: float, drafts: dict[int, int]
+    monkeypatch: pytest.MonkeyPatch, may_be_worth: float, changed: float, drafts: dict[int, int]
 ) -> None:
     """Nothing is known at the first decision that could stop a job; six drafts are all that are made."""
     made: Counter[int] = Counter()
@@ -70,7 +70,7 @@ def test_on_a_network_others_are_made_once_more_if_they_may_win(
 
     monkeypatch.setattr(joint, "plans_on_network", counted)
     monkeypatch.setattr(PlacedAgain, "may_be_worth", lambda *_: may_be_worth)
-    monkeypatch.setattr(KeptPlaces, "may_lack", lambda *_: may_lack)
+    monkeypatch.setattr(LookedFor, "changed", lambda *_: changed)
     gangs = [
         gang(1 + at % 5, 4_000, model=("chatty", "other")[at % 2], submit_seconds=60 * at) for at in range(20)
     ]

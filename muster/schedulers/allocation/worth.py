@@ -10,7 +10,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.allocation.worth_core import worth_of, worth_of_each
+from muster.schedulers.allocation.worth_core import worth_of
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 
@@ -49,20 +49,13 @@ class Worth:
         That they run counts as well. Each job counts `relative` times its weight; without `restarts` these lose
         nothing. Where a resize restarts nothing, gangs on several machines first get what is left there.
         """
-        snapshot, gangs = self._view, self._counting(relative)
+        snapshot, gangs = self._view, self._gangs
         books, index = snapshot.ledger.books, snapshot.jobs.index
+        if relative is not None:
+            gangs = gangs._replace(weight=gangs.weight * relative)
         return worth_of(
             books, index, gangs, plan, self.lost * restarts, snapshot.resize_restarts, self._running
         )
-
-    def of_each(self, plan: PlacementDraft, relative: Floats | None = None) -> Floats:
-        """Return what each job counts in a plan, by position, before what restarts lose; 0 without a place."""
-        return worth_of_each(self._counting(relative), plan, self._running)
-
-    def _counting(self, relative: Floats | None) -> Gangs:
-        """Return the jobs, each with `relative` times its weight; None: with its weight."""
-        gangs = self._gangs
-        return gangs if relative is None else gangs._replace(weight=gangs.weight * relative)
 
     @cached_property
     def most_of_each(self) -> Floats:

@@ -2,8 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-import numpy as np
-
 from muster.cluster.arrays cimport floats, ints
 from muster.cluster.ledger_core cimport Books, books_of
 from muster.schedulers.allocation.draft_core cimport Draft, draft_of, is_unchanged, stays_put
@@ -45,19 +43,3 @@ def worth_of(books, index, gangs, plan, lost, bint resize_restarts, running):
         worth += jobs.weight[at] * speed * (1 - part_lost[at] * restarts)
         runs += jobs.weight[at] * running_counts(&counts, speed)
     return worth + runs
-
-
-def worth_of_each(gangs, plan, running):
-    """What each job of a plan counts, by position: its weighted speed, and that it runs; 0 without a place."""
-    cdef Draft draft = draft_of(plan)
-    cdef Gangs jobs = gangs_of(gangs)
-    cdef ForRunning counts = for_running_of(running)
-    each = np.zeros(jobs.jobs)
-    cdef double* worth = floats(each).at
-    cdef double speed
-    cdef int64_t at
-    for at in range(jobs.jobs):
-        if draft.first[at] >= 0:
-            speed = gang_speed(&draft, &jobs, at)
-            worth[at] = jobs.weight[at] * (speed + running_counts(&counts, speed))
-    return each

@@ -20,7 +20,7 @@ from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import REACHED, Worth
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_on_network
-from muster.schedulers.joint.kept_places import KeptPlaces
+from muster.schedulers.joint.looked_for import LookedFor
 from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.sizes import keeps_size
@@ -33,6 +33,8 @@ _ENOUGH = (0.7, 0.05)
 _BY_ORDER = 0.05
 """Part by which a plan that runs other jobs must be worth more than the one in which the chosen jobs stay and large
 gangs go first."""
+_LOOKS_AGAIN = 0.01
+"""Part of the GPUs whose jobs are others, or may move at less cost, before better places are looked for again."""
 
 
 def plans_on_network(
@@ -42,8 +44,8 @@ def plans_on_network(
 
     `most` is what any draft is worth at most. If none that runs other jobs may be worth enough more than the first one,
     by that or by what others were worth when they were last made, of the others only that is made which most likely has
-    better places for the same jobs, if it may have; and where a resize restarts a job, that in which all jobs keep what
-    they have.
+    better places for the same jobs, once enough of them changed since; and where a resize restarts a job, that in which
+    all jobs keep what they have.
     """
     orders = _large_first(given, gangs, by_density), by_density
     some_may_move = bool(given.snapshot.jobs.running[given.opened.movable].any())
@@ -51,12 +53,11 @@ def plans_on_network(
     if some_may_move or not given.snapshot.resize_restarts:
         fill_all(served, gangs)
     chosen_stay = _placed(given, gangs, served, stays, orders[0], worth.lost)
-    shares = _beside_others(given, chosen_stay)
-    first = worth.of(chosen_stay, shares)
+    first = worth.of(chosen_stay, _beside_others(given, chosen_stay))
     known: Remembered = given.proposal.remembered or NOTHING
     may_reach = min(most + REACHED, known.again_may_be_worth(given, worth.most_of_each))
     others_may_win = first * (1 + _BY_ORDER) <= may_reach
-    moves = others_may_win or known.others_may_lack(given, chosen_stay, worth, shares) < 0
+    moves = others_may_win or known.changed(given, chosen_stay, worth.lost) > _LOOKS_AGAIN
     begin = _beginnings(given, gangs, worth.lost, (stays, served), orders, (moves, others_may_win))
     others = [_placed(given, gangs, start, stays, order, cost) for start, cost, order in begin]
     seen = [(draft, _beside_others(given, draft)) for draft in others]
@@ -64,8 +65,7 @@ def plans_on_network(
         reached = max(worth.of(draft, shares, restarts=False) for draft, shares in seen)
         known = replace(known, again=PlacedAgain.of(given, worth.most_of_each, reached))
     if moves and some_may_move:
-        lacked = first - worth.of(*seen[0])
-        known = replace(known, kept=KeptPlaces.of(given, chosen_stay, worth.lost, lacked))
+        known = replace(known, moved=LookedFor.of(given, chosen_stay, worth.lost))
     given.proposal.remembered = known
     return [(first * (1 + _BY_ORDER), chosen_stay), *_counted(worth, chosen_stay, seen)]
 
