@@ -209,6 +209,26 @@ def test_what_was_learned_outlives_a_daemon() -> None:
     assert (Gittins().keys(snapshot, kept)[0] == Gittins().keys(snapshot, state)[0]).all()
 
 
+@pytest.mark.parametrize(("sizes", "times"), [({}, 2.0), ({"min_gpus": 1, "max_gpus": 2}, 1.0)])
+def test_a_waiting_job_needs_twice_the_index_of_a_rigid_one(sizes: dict[str, int], times: float) -> None:
+    """Twelve jobs of 300 s have ended; two of the same kind and age, where a start-up takes no time."""
+    seen: dict[float, list[float]] = {}
+
+    class Watched(Gittins):
+        def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
+            keys, after = super().keys(snapshot, state)
+            seen[snapshot.now] = keys.tolist()
+            return keys, after
+
+    run(
+        jobs_of(*[job(0, 300.0)] * 12, job(4_000, 50, **sizes), job(4_010, 50)),
+        cluster_of(1),
+        build_from(Watched),
+    )
+    running, waiting = seen[4_010]
+    assert running == pytest.approx(times * waiting)
+
+
 @pytest.mark.parametrize("setting", ["learn_from=0", "quantum_seconds=0", "quantum_seconds=-1"])
 def test_settings_that_make_no_sense_are_refused(setting: str) -> None:
     name, _, value = setting.partition("=")

@@ -201,7 +201,7 @@ def test_jobs_that_run_on_keep_their_places(order: str) -> None:
         result = run(trace, cluster_of(4, 4, 4, 4), f"{order}+joint", restart_cost_seconds=60.0)
         moves += int(result.record.jobs["moves"].sum())
         stops += int(result.record.jobs["preemptions"].sum())
-    assert stops > 100
+    assert stops > 80
     assert moves < stops / 10
 
 

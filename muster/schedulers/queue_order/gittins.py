@@ -14,6 +14,13 @@ from muster.schedulers.parts import Order, check_seconds, setting
 from muster.schedulers.queue_order.keys import best_rates
 from muster.schedulers.queue_order.lengths_by_kind import EDGES, KnownLengths
 
+_STAYS = 2.0
+"""How many times the index of a running rigid job a waiting one must have to go before it.
+
+What is learned of lengths is uncertain, and who stops a job leaves others GPUs that fit them worse. An elastic job
+makes room by a smaller size.
+"""
+
 
 @dataclass(frozen=True)
 class Gittins(Order):
@@ -35,13 +42,18 @@ class Gittins(Order):
         return {"seen": np.zeros(0, np.int64), "lengths": KnownLengths()}
 
     def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
-        """Minus the chance to end per GPU-second it takes, at the best moment to look; a start-up takes time, too."""
+        """Minus the chance to end per GPU-second it takes, at the best moment to look; a start-up takes time, too.
+
+        That of a running rigid job counts in addition that it runs.
+        """
         jobs = snapshot.jobs
         lengths = state["lengths"].after(snapshot.table, _gone(snapshot, state["seen"]), self.learn_from)
         ages = np.searchsorted(EDGES, jobs.attained_service, side="right")
         kinds, chances = lengths.chances(snapshot, ages, self.learn_from)
         start_up = np.where(jobs.running, 0.0, jobs.interruption_cost * jobs.requested_gpus)
-        return -best_rates(EDGES, chances, kinds, ages, start_up), {"seen": jobs.index, "lengths": lengths}
+        rates = best_rates(EDGES, chances, kinds, ages, start_up)
+        rates[jobs.running & ~jobs.elastic] *= _STAYS
+        return -rates, {"seen": jobs.index, "lengths": lengths}
 
     def next_rank_change(
         self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
