@@ -96,18 +96,17 @@ def _beginnings(
     """
     (stays, served), (large_first, by_density), (moves, others_may_win) = starts, orders, wanted
     resize_restarts, some_may_move = given.snapshot.resize_restarts, served is not stays
-    if some_may_move:
+    if some_may_move and moves:
         nothing = np.zeros(len(lost))
         again = given.keeping(np.zeros(len(lost), np.bool_))
         fill_all(again, gangs)
-        if moves:
-            yield again, nothing, large_first
+        yield again, nothing, large_first
         if others_may_win:
             yield again, nothing, by_density
-            if not resize_restarts:
-                fill_all(stays, gangs)
-        if others_may_win or resize_restarts:
-            yield stays, lost, large_first
+    if some_may_move and others_may_win and not resize_restarts:
+        fill_all(stays, gangs)
+    if some_may_move and (others_may_win or resize_restarts):
+        yield stays, lost, large_first
     if others_may_win:
         yield stays, lost, by_density
         if some_may_move:
