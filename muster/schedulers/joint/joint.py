@@ -233,8 +233,10 @@ def _only_gpus_are_short(given: AllocationInput) -> bool:
 
     Where CPU or memory is short, the jobs that fit by GPUs need not be the best ones to run.
     """
+    if not given.stops_jobs:
+        return False
     wanted, total = _demand(given, given.gangs, given.ranked[given.chosen[given.ranked]])
-    return given.stops_jobs and bool((wanted.sum(axis=0) <= total).all())
+    return bool((wanted.sum(axis=0) <= total).all())
 
 
 def _weights(
@@ -265,8 +267,9 @@ def _weights(
         clusters[chosen | elastic] = 0.0
     weight: Floats = (gpus if stops_jobs else power(gpus, _POWER_WHERE_JOBS_ARE_KEPT)) / (1 + clusters)
     weight[~chosen & ~elastic] *= not_chosen
-    of_many = ranked[elastic[ranked]]
-    weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
+    if elastic.any():
+        of_many = ranked[elastic[ranked]]
+        weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
     if urgent.any():
         weight[urgent] *= _URGENT
     return weight

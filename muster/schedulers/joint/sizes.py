@@ -87,8 +87,8 @@ def has_types(snapshot: Snapshot) -> Bools:
 def types_of(snapshot: Snapshot) -> Ints:
     """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one."""
     nodes = snapshot.ledger.books.nodes
-    types = np.unique(nodes["gpu_type"][nodes["gpus"] > 0])
-    return types if len(types) > 1 else np.array([ANY_TYPE])
+    types = nodes["gpu_type"][nodes["gpus"] > 0]
+    return np.array([ANY_TYPE]) if (types == types[:1]).all() else np.unique(types)
 
 
 def present_sizes(given: AllocationInput) -> TypedSizes:
