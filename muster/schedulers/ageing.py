@@ -52,11 +52,13 @@ def promoted_now(facts: FactArray, index: Ints, now: float, before: tuple[int, .
 
 def among(jobs: Ints, ascending: Ints) -> Bools:
     """Which of the jobs are in a list of jobs that ascends."""
-    if not len(ascending):
-        return np.zeros(len(jobs), np.bool_)
+    return places_among(jobs, ascending)[1] if len(ascending) else np.zeros(len(jobs), np.bool_)
+
+
+def places_among(jobs: Ints, ascending: Ints) -> tuple[Ints, Bools]:
+    """Where each of the jobs is in a list of jobs that ascends, which is not empty, and whether it is there."""
     place = np.minimum(np.searchsorted(ascending, jobs), len(ascending) - 1)
-    found: Bools = ascending[place] == jobs
-    return found
+    return place, ascending[place] == jobs
 
 
 def promoted_first(ranked: Ints, promoted: Bools, since: Floats) -> Ints:

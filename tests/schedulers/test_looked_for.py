@@ -23,7 +23,7 @@ Jobs = dict[int, tuple[int, bool, float]]
 
 
 def test_what_changed_is_as_defined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against dictionaries, in a run with gangs, protected jobs, checkpoints and nodes that fail."""
+    """Against dictionaries, in a run with gangs, protected jobs and nodes that fail."""
     seen: Counter[str] = Counter()
     before: dict[int, tuple[Jobs, int]] = {}
     remember, changed = LookedFor.of.__func__, LookedFor.changed  # type: ignore[attr-defined]

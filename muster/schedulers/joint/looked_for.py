@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.schedulers.ageing import places_among
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.worth import REACHED
@@ -42,9 +43,8 @@ class LookedFor:
         Those are the GPUs of jobs that have a place and had none, or are no longer to keep it, or lose less in another
         one; or those that jobs left and that came or went, if these are more.
         """
-        index, placed = given.snapshot.jobs.index, kept.first >= 0
-        at = np.minimum(np.searchsorted(self.jobs, index), len(self.jobs) - 1)
-        had_place = (self.jobs[at] == index) & (self.held[at] > 0)
+        at, known = places_among(given.snapshot.jobs.index, self.jobs)
+        placed, had_place = kept.first >= 0, known & (self.held[at] > 0)
         same = had_place & (self.movable[at] | ~kept.movable) & (self.lost[at] <= lost + REACHED)
         others = given.gangs.gpus[placed & ~same].sum()
         left = self.held.sum() - self.held[at[had_place & placed]].sum() + abs(given.opened.gpus - self.gpus)

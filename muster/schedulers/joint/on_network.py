@@ -65,7 +65,7 @@ def plans_on_network(
         reached = max(worth.of(draft, shares, restarts=False) for draft, shares in seen)
         known = replace(known, again=PlacedAgain.of(given, worth.most_of_each, reached))
     if moves and some_may_move:
-        known = replace(known, moved=LookedFor.of(given, chosen_stay, worth.lost))
+        known = replace(known, looked_for=LookedFor.of(given, chosen_stay, worth.lost))
     given.proposal.remembered = known
     return [(first * (1 + _BY_ORDER), chosen_stay), *_counted(worth, chosen_stay, seen)]
 

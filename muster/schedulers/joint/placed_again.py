@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.ageing import places_among
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 
 
@@ -42,8 +43,7 @@ class PlacedAgain:
         that are gone otherwise leave room for those that had none, which the plan preferred to leave out.
         """
         index, planned, gpus = given.snapshot.jobs.index, given.opened.planned, given.gangs.gpus
-        at = np.minimum(np.searchsorted(self.jobs, index), len(self.jobs) - 1)
-        known = self.jobs[at] == index
+        at, known = places_among(index, self.jobs)
         more = np.maximum(most - np.where(known, self.most[at], 0.0), 0.0)[planned].sum()
         still_fixed = self.fixed[at[known & given.opened.fixed]].sum()
         freed = self.fixed.sum() - still_fixed + max(given.opened.gpus - self.gpus, 0)

@@ -18,8 +18,8 @@ class Remembered:
 
     again: PlacedAgain | None = None
     """The last ones in which all jobs were placed again."""
-    moved: LookedFor | None = None
-    """On a network, the last one with other places for the jobs that stay."""
+    looked_for: LookedFor | None = None
+    """On a network, for which jobs other places were last looked for."""
 
     def again_may_be_worth(self, given: AllocationInput, most: Floats) -> float:
         """Return what plans in which all jobs are placed again may be worth; `most` counts each job, by position."""
@@ -27,7 +27,7 @@ class Remembered:
 
     def changed(self, given: AllocationInput, kept: PlacementDraft, lost: Floats) -> float:
         """Return the part of the GPUs for which other places than those of `kept` were not looked for as it is now."""
-        return inf if self.moved is None else self.moved.changed(given, kept, lost)
+        return inf if self.looked_for is None else self.looked_for.changed(given, kept, lost)
 
 
 NOTHING = Remembered()
