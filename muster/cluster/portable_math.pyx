@@ -42,11 +42,19 @@ def log10(values):
 
 def power(bases, exponents):
     """Each base to the power of its exponent; either may be one number for all."""
+    cdef Floats base, exponent
+    cdef Py_ssize_t at
+    cdef double of_all
+    if isinstance(exponents, float):
+        results = np.array(bases, np.float64, order="C")
+        base, of_all = floats(results), exponents
+        for at in range(base.size):
+            base.at[at] = power_of_one(base.at[at], of_all)
+        return results
     both = np.broadcast(bases, exponents)
     results = np.array(np.broadcast_to(bases, both.shape), np.float64, order="C")
     upto = np.array(np.broadcast_to(exponents, both.shape), np.float64, order="C")
-    cdef Floats base = floats(results), exponent = floats(upto)
-    cdef Py_ssize_t at
+    base, exponent = floats(results), floats(upto)
     for at in range(base.size):
         base.at[at] = power_of_one(base.at[at], exponent.at[at])
     return results

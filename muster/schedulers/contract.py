@@ -112,7 +112,9 @@ class Jobs:
     @property
     def elastic(self) -> Bools:
         """Whether the job may have another number of whole GPUs than it asks for."""
-        elastic: Bools = (self.min_gpus < self.max_gpus) & (self.gpu_milli == WHOLE) & (self.gpus > 0)
+        elastic: Bools = self.min_gpus < self.max_gpus
+        if elastic.any():
+            elastic &= (self.gpu_milli == WHOLE) & (self.gpus > 0)
         return elastic
 
     @property

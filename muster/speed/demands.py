@@ -37,6 +37,10 @@ class ProfiledDemands(NamedTuple):
     fair_speed: Floats
     published_speed: Floats
     """The authors' law for a job that holds its whole published demand."""
+    fastest: Floats
+    """By class: the best speed on any kind of machine that has GPUs."""
+    least_best: Ints
+    """By class and resource: the least of `best` on any of these."""
     limit: Ints
     """The most that one machine can give each GPU of a gang that it holds; the share to a larger gang."""
     share: Ints
@@ -84,6 +88,7 @@ class ResourceProfiles:
         kinds = len(self.kinds)
         self._amounts = [_Growing((kinds, RESOURCE_COUNT), np.int64) for _ in range(5)]
         self._speeds = [_Growing((kinds,), np.float64) for _ in range(3)]
+        self._fastest, self._least_best = _Growing((), np.float64), _Growing((RESOURCE_COUNT,), np.int64)
         self._requested = _Growing((RESOURCE_COUNT,), np.int64)
         self._first_choice = _Growing((), np.int64)
         self._first_choice.add(np.zeros((), np.int64))
@@ -112,13 +117,16 @@ class ResourceProfiles:
         capped = np.minimum(gpus, self._most_gpus)
         before = self._classes
         numbers: Ints = self._number[model, capped]
+        some_ask = bool(requested.any())
+        if not some_ask and numbers.min(initial=0) > _UNKNOWN:
+            return numbers, self._demands
         asks = requested.any(axis=1)
         unknown = (numbers == _UNKNOWN) & ~asks
         if unknown.any():
             for pair in sorted(set(zip(model[unknown].tolist(), capped[unknown].tolist(), strict=True))):
                 self._number[pair] = self._add(*pair, np.zeros(RESOURCE_COUNT, np.int64))
             numbers = self._number[model, capped]
-        if asks.any():
+        if some_ask:
             rows = np.column_stack([model[asks], capped[asks], requested[asks]])
             distinct, which = np.unique(rows, axis=0, return_inverse=True)
             numbers[asks] = np.array([self._of_request(row) for row in distinct])[which.reshape(-1)]
@@ -166,6 +174,9 @@ class ResourceProfiles:
                 self._choice.add(point)
                 self._choice_speed.add(speed)
             self._first_choice.add(np.array(self._choice.count))
+        with_gpus = self.kinds["gpus"] > 0
+        self._fastest.add(self._speeds[0].row(self._classes)[with_gpus].max(initial=0.0))
+        self._least_best.add(self._amounts[0].row(self._classes)[with_gpus].min(axis=0))
         self._requested.add(requested)
         self._known.append((model, gpus, *requested.tolist()))
         self._classes += 1
@@ -182,6 +193,8 @@ class ResourceProfiles:
             best_speed,
             fair_speed,
             published_speed,
+            self._fastest.rows,
+            self._least_best.rows,
             limit,
             share,
             self._requested.rows,

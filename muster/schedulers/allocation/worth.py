@@ -61,7 +61,7 @@ class Worth:
     def most_of_each(self) -> Floats:
         """By position: what a job counts at most in a plan, with the best speed that any machine gives it."""
         gangs = self._gangs
-        fastest = gangs.demands.best_speed[:, gangs.kinds["gpus"] > 0].max(axis=1)
+        fastest = gangs.demands.fastest
         if len(gangs.forms.line):
             # On a slow machine the best place may hide what the input stage loses.
             fastest = np.maximum(fastest, 1.0)

@@ -173,7 +173,7 @@ def _best_draft(given: AllocationInput, weighted: Gangs, sizes: TypedSizes) -> t
 
 def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, PlacementDraft]:
     """Return the first of the drafts that are worth most."""
-    return drafts[int(np.argmax(np.round([worth for worth, _ in drafts], 9)))]
+    return max(drafts, key=lambda each: round(each[0], 9))
 
 
 def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
@@ -281,17 +281,14 @@ def _by_density(given: AllocationInput, gangs: Gangs) -> Ints:
     demand, total = _demand(given, gangs, at)
     used = demand / total
     scarcity = np.minimum(used.sum(axis=0), _SCARCEST)
-    with_gpus = gangs.kinds["gpus"] > 0
-    fastest = gangs.demands.best_speed[:, with_gpus].max(axis=1)[gangs.classes[at]]
-    density = gangs.weight[at] * fastest / np.maximum(used @ scarcity, 1e-12)
+    density = gangs.weight[at] * gangs.demands.fastest[gangs.classes[at]] / np.maximum(used @ scarcity, 1e-12)
     order: Ints = at[np.argsort(-density, kind="stable")]
     return order
 
 
 def _demand(given: AllocationInput, gangs: Gangs, at: Ints) -> tuple[Ints, Ints]:
     """Return the best demand of these jobs, by job and resource, and what all nodes have of each."""
-    demand = gangs.demands.best[:, gangs.kinds["gpus"] > 0].min(axis=1)[gangs.classes[at]]
-    demand = demand * gangs.gpus[at][:, None]
+    demand = gangs.demands.least_best[gangs.classes[at]] * gangs.gpus[at][:, None]
     demand[:, 0] = gangs.gpus[at] * MICRO
     total = np.maximum(given.snapshot.ledger.books.nodes["capacity"].sum(axis=0), 1)
     return demand[:, :BUILT_IN_COUNT], total[:BUILT_IN_COUNT]

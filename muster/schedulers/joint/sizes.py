@@ -79,6 +79,8 @@ def gains_from_type(snapshot: Snapshot) -> Bools:
 def has_types(snapshot: Snapshot) -> Bools:
     """Which jobs may have more than one type of GPU by what their owners say."""
     nodes, types = snapshot.ledger.books.nodes["gpu_type"], types_of(snapshot)
+    if len(types) == 1:
+        return np.zeros(len(snapshot.jobs), np.bool_)
     allowed = [(snapshot.table.node_allowed & (nodes == each)).any(axis=1) for each in types.tolist()]
     several: Bools = (np.sum(allowed, axis=0) > 1)[snapshot.jobs.constraint]
     return several
@@ -86,16 +88,15 @@ def has_types(snapshot: Snapshot) -> Bools:
 
 def types_of(snapshot: Snapshot) -> Ints:
     """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one."""
-    nodes = snapshot.ledger.books.nodes
-    types = nodes["gpu_type"][nodes["gpus"] > 0]
-    return np.array([ANY_TYPE]) if (types == types[:1]).all() else np.unique(types)
+    count = len(snapshot.cluster.gpu_types)
+    return np.array([ANY_TYPE]) if count < 2 else np.arange(count)
 
 
 def present_sizes(given: AllocationInput) -> TypedSizes:
     """What running jobs hold and on which type, the elastic ones; what all others ask for, on any type."""
-    jobs, books = given.snapshot.jobs, given.snapshot.ledger.books
-    held = np.rint(jobs.held_gpus).astype(np.int64)
-    gpus = np.where(jobs.elastic & jobs.running & (held > 0), held, jobs.gpus)
+    jobs, books, gpus = given.snapshot.jobs, given.snapshot.ledger.books, given.snapshot.jobs.gpus
+    resized = np.flatnonzero(jobs.elastic & jobs.running & (jobs.held_gpus > 0))
+    gpus[resized] = np.rint(jobs.held_gpus[resized]).astype(np.int64)
     types = np.full(len(jobs), ANY_TYPE)
     if len(types_of(given.snapshot)) > 1:
         heads = books.heads[jobs.index]
