@@ -231,7 +231,10 @@ class Composed:
     def _keys(
         self, snapshot: Snapshot, memory: State, candidates: Ints | None
     ) -> tuple[Floats | Ints, State]:
-        """The key of each candidate and what the order remembers; a running job's is better by its interruption."""
+        """The key of each candidate and what the order remembers; a running job's is better by its interruption.
+
+        Under some allocators it is better by the order's margin as well.
+        """
         if candidates is not None and type(self.order).keys is Order.keys:
             # A key goes by the job's own columns: those of running jobs are of no use here.
             waiting = snapshot.jobs.at(candidates)
@@ -243,6 +246,8 @@ class Composed:
         if self.order.key_unit and snapshot.table.some_pinned:
             cost = np.where(snapshot.jobs.running, snapshot.jobs.interruption_cost, 0.0)
             keys = keys - cost * (snapshot.jobs.held_gpus if self.order.key_unit == GPU_SECONDS else 1.0)
+        if self.allocator.keeps_running and self.order.margin != 1.0:
+            keys = np.where(snapshot.jobs.running, keys, keys * self.order.margin)
         return keys, memory
 
     def _promoted(self, snapshot: Snapshot, before: tuple[int, ...]) -> tuple[tuple[int, ...], set[int]]:

@@ -60,6 +60,14 @@ class Order(Part):
         """`SECONDS` or `GPU_SECONDS`: a running job's key counts as smaller by its interruption cost; empty: not."""
         return ""
 
+    @property
+    def margin(self) -> float:
+        """How many times its key a waiting job counts beside running ones under an allocator that keeps these.
+
+        See `GangAllocator.keeps_running`; above 1 only where keys are never below 0.
+        """
+        return 1.0
+
     def key(self, jobs: Jobs) -> Floats | Ints:
         """A number a job; ties go by arrival."""
         raise NotImplementedError
@@ -216,6 +224,9 @@ class GangAllocator(Part):
     """Whether there is nothing to gain while no job waits, whichever job leaves."""
     by_order: ClassVar[bool] = False
     """Whether the order of those served matters to what each gets, and not only which they are."""
+    keeps_running: ClassVar[bool] = False
+    """Whether a waiting job must be before a running one by the order's margin: those that stop leave others worse
+    places."""
     resizes_alone: ClassVar[bool] = False
     """Whether it may leave all GPUs to leases and timers, and only decide what each job has beside them."""
 

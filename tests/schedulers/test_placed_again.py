@@ -54,7 +54,7 @@ def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("may_be_worth", "changed", "drafts"),
-    [(-inf, 1.0, {6: 1, 2: 47}), (inf, 1.0, {6: 5, 2: 43}), (-inf, 0.01, {6: 1, 2: 1, 1: 45})],
+    [(-inf, 1.0, {6: 1, 2: 44}), (inf, 1.0, {6: 5, 2: 40}), (-inf, 0.01, {6: 1, 2: 1, 1: 45})],
 )
 def test_on_a_network_others_are_made_once_more_if_they_may_win(
     monkeypatch: pytest.MonkeyPatch, may_be_worth: float, changed: float, drafts: dict[int, int]

@@ -81,6 +81,7 @@ class Joint(DraftAllocator):
     """Which jobs run, how much each gets and where, chosen together by what all make of it, less what changes cost."""
 
     name: ClassVar[str] = "joint"
+    keeps_running: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {
         SIZES,
         BATCH,

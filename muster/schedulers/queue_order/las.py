@@ -33,6 +33,11 @@ class Las(Order):
         """GPU-seconds; a queue's number has no unit."""
         return "" if self.queues else GPU_SECONDS
 
+    @property
+    def margin(self) -> float:
+        """Two, so that jobs of like age do not change places at each quantum; queues do that by themselves."""
+        return 1.0 if self.queues else 2.0
+
     def key(self, jobs: Jobs) -> Floats:
         """Attained service, or the number of the queue."""
         attained = jobs.attained_service
