@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,10 +66,14 @@ def test_of_equal_exchanges_the_first_job_steps_up() -> None:
     assert cpus_per_gpu([small, IDLE, large, large, IDLE]) == [2, 1, 4, 2, 1]
 
 
-def test_an_overdrawn_node_is_not_kept_as_it_was() -> None:
-    """Two jobs hold all ten cores: with a third, what was there is faster, but it is more than there is."""
-    large = by_cpus("large", {2: 0.5, 5: 1.0})
-    case = round_of(cluster_of(5, cpus_per_gpu=2.0), [("large", 1)] * 3, {"large": large})
+@pytest.mark.parametrize(("third", "over"), [("large", 2), ("idle", 1)])
+def test_an_overdrawn_node_is_not_kept_as_it_was(third: str, over: int) -> None:
+    """Two jobs hold all ten cores: with a third, what was there is faster, but it is more than there is.
+
+    Beside an idle one all jobs are as fast as can be.
+    """
+    known = {"large": by_cpus("large", {2: 0.5, 5: 1.0}), "idle": IDLE}
+    case = round_of(cluster_of(5, cpus_per_gpu=2.0), [("large", 1), ("large", 1), (third, 1)], known)
     gangs = gangs_of(case.snapshot)
     with case.snapshot.transaction() as transaction:
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
@@ -77,7 +82,7 @@ def test_an_overdrawn_node_is_not_kept_as_it_was() -> None:
     fill_node(draft, gangs, 0)
     add_part(draft, 2, 0, 1)
     set_amounts(draft, 2, gangs.demands.fair[gangs.classes[2], 0])
-    assert draft.free[0, CPU] == -2 * MICRO
+    assert draft.free[0, CPU] == -over * MICRO
     fill_node(draft, gangs, 0)
     assert draft.free[0, CPU] >= 0
 

@@ -20,9 +20,12 @@ class GangForms(NamedTuple):
     kinds: Ints
     speeds: Floats
     rack_of_node: Ints
+    share_anywhere: Floats
+    """By line of `speeds`: the slowest as a share of the fastest."""
 
 
-ALL_ALIKE = GangForms(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 0)), np.zeros(0, np.int64))
+_NONE = np.zeros(0, np.int64)
+ALL_ALIKE = GangForms(_NONE, _NONE, np.zeros((0, 0)), _NONE, np.zeros(0))
 
 
 class Gangs(NamedTuple):
@@ -79,7 +82,8 @@ def forms_of(snapshot: Snapshot, gpus: Ints) -> GangForms:
     if snapshot.forms is None or not places_differ(snapshot, gpus):
         return ALL_ALIKE
     line, forms = snapshot.forms.of(snapshot.jobs.model, gpus)
-    return GangForms(line, forms.kinds, forms.speeds, snapshot.ledger.books.nodes["rack"].astype(np.int64))
+    racks = snapshot.ledger.books.nodes["rack"].astype(np.int64)
+    return GangForms(line, forms.kinds, forms.speeds, racks, forms.share_anywhere)
 
 
 def request_above_share(gangs: Gangs, at: Ints) -> Bools:

@@ -133,8 +133,10 @@ class Joint(DraftAllocator):
         may grow further may change as soon as it has.
         """
         jobs, pinned = snapshot.jobs, snapshot.jobs.pinned
-        if pinned.any():
-            may_change = jobs.elastic | gains_from_type(snapshot)
+        if not pinned.any():
+            return pinned
+        may_change = jobs.elastic | gains_from_type(snapshot)
+        if may_change.any():
             until = np.where(
                 learns_as_it_grows(snapshot), jobs.protected_for(0.0), jobs.protected_for(_WORK_PER_CHANGE)
             )
@@ -260,7 +262,8 @@ def _weights(
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = snapshot.jobs.elastic
-    needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked]
+    some_elastic = bool(elastic.any())
+    needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked] if some_elastic else gpus[ranked]
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
     clusters = ahead / max(snapshot.cluster.total_gpus, 1)
@@ -268,7 +271,7 @@ def _weights(
         clusters[chosen | elastic] = 0.0
     weight: Floats = (gpus if stops_jobs else power(gpus, _POWER_WHERE_JOBS_ARE_KEPT)) / (1 + clusters)
     weight[~chosen & ~elastic] *= not_chosen
-    if elastic.any():
+    if some_elastic:
         of_many = ranked[elastic[ranked]]
         weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
     if urgent.any():

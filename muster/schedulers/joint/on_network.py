@@ -25,7 +25,6 @@ from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.sizes import keeps_size
 from muster.schedulers.placement.network_aware import most_sensitive_first
-from muster.speed.network.forms import Forms
 from muster.speed.network.placement import Placements
 
 _ENOUGH = (0.7, 0.05)
@@ -151,6 +150,6 @@ def _placed(
 def _large_first(given: AllocationInput, gangs: Gangs, by_density: Ints) -> Ints:
     """Return the first job in rank, then large gangs that the network can hurt, then those not chosen by density."""
     served = given.ranked[given.chosen[given.ranked]]
-    share = Forms(gangs.forms.kinds, gangs.forms.speeds).share_anywhere[gangs.forms.line]
+    share = gangs.forms.share_anywhere[gangs.forms.line]
     others = by_density[~given.chosen[by_density]]
     return np.concatenate([served[:1], most_sensitive_first(served[1:], share, gangs.gpus), others])
