@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -12,8 +13,9 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.contract import Decision, Proposal, Snapshot, State
 from muster.schedulers.joint import joint
+from muster.schedulers.joint.joint import Joint
 from muster.schedulers.joint.looked_for import LookedFor
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
@@ -113,6 +115,23 @@ def test_a_memory_of_before_goes_on_without_a_plan(monkeypatch: pytest.MonkeyPat
     trace = generate(40, 6.0, (50, 0, 50), True, False, 3)
     result = run(trace, cluster_of(8, 2, cpus_per_gpu=1.5), OfBefore(build("gittins+joint")))
     assert result.record.jobs["finish_seconds"].is_finite().all()
+
+
+def test_room_for_a_promoted_job_is_made_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other jobs are served then, and more and more of the running ones may leave."""
+    asked: list[tuple[Snapshot, Any]] = []
+    allocate = Joint.allocate
+
+    def recorded(self: Joint, snapshot: Snapshot, proposal: Proposal, *rest: Any) -> None:
+        asked.append((snapshot, proposal.remembered))
+        allocate(self, snapshot, proposal, *rest)
+
+    monkeypatch.setattr(Joint, "allocate", recorded)
+    scheduler = build("srtf+joint", {"promote_after_seconds": "3000"})
+    run(generate(60, 6.0, (50, 0, 50), True, False, 3), cluster_of(8, 2, cpus_per_gpu=1.5), scheduler)
+    again = [plans for (before, _), (now, plans) in pairwise(asked) if now is before]
+    assert len(again) > 10
+    assert all(plans is None for plans in again)
 
 
 def test_what_a_plan_may_be_worth_is_as_defined(monkeypatch: pytest.MonkeyPatch) -> None:
