@@ -78,7 +78,7 @@ class PlacementDraft(NamedTuple):
         """Return a draft with the same node parts that changes on its own; room that is not used is not copied."""
         used = int(self.used[0])
         node_parts = np.empty_like(self.node_parts)
-        # As numbers, which is five times as fast as field by field.
+        # As numbers, which is four times as fast as field by field.
         node_parts[:used].view(np.int64)[:] = self.node_parts[:used].view(np.int64)
         columns = (column.copy() for column in self[2:])
         return PlacementDraft._make((self.free.copy(), node_parts, *columns))
