@@ -23,6 +23,7 @@ from muster.schedulers.parts import (
     Part,
     Placement,
     checked_keys,
+    checked_margin,
     checked_quantum,
     described,
     named,
@@ -243,11 +244,12 @@ class Composed:
         keys = checked_keys(self.order, keys, snapshot.jobs)
         if candidates is not None:
             return keys[candidates], memory
+        margin = checked_margin(self.order, keys) if self.allocator.spares_running else 1.0
         if self.order.key_unit and snapshot.table.some_pinned:
             cost = np.where(snapshot.jobs.running, snapshot.jobs.interruption_cost, 0.0)
             keys = keys - cost * (snapshot.jobs.held_gpus if self.order.key_unit == GPU_SECONDS else 1.0)
-        if self.allocator.keeps_running and self.order.margin != 1.0:
-            keys = np.where(snapshot.jobs.running, keys, keys * self.order.margin)
+        if margin > 1:
+            keys = np.where(snapshot.jobs.running, keys, keys * margin)
         return keys, memory
 
     def _promoted(self, snapshot: Snapshot, before: tuple[int, ...]) -> tuple[tuple[int, ...], set[int]]:

@@ -60,14 +60,6 @@ class Order(Part):
         """`SECONDS` or `GPU_SECONDS`: a running job's key counts as smaller by its interruption cost; empty: not."""
         return ""
 
-    @property
-    def margin(self) -> float:
-        """How many times its key a waiting job counts beside running ones under an allocator that keeps these.
-
-        See `GangAllocator.keeps_running`; above 1 only where keys are never below 0.
-        """
-        return 1.0
-
     def key(self, jobs: Jobs) -> Floats | Ints:
         """A number a job; ties go by arrival."""
         raise NotImplementedError
@@ -93,6 +85,13 @@ class Order(Part):
         """When its keys change for a reason of its own, though no job comes or goes; inf: never."""
         return inf
 
+    def margin(self) -> float:
+        """How many times a waiting job's key counts beside running ones under an allocator that spares these.
+
+        It is 1 where keys may be below 0.
+        """
+        return 1.0
+
     def quantum(self) -> float:
         """Seconds between questions while jobs may overtake each other; inf: only when something happens."""
         return inf
@@ -104,6 +103,16 @@ def checked_quantum(order: Order) -> float:
     if not isinstance(quantum, int | float) or not quantum > 0:
         raise method_problem(order, "quantum", "allowed: seconds above 0, or inf", quantum)
     return quantum
+
+
+def checked_margin(order: Order, keys: Floats | Ints) -> float:
+    """The margin of an order if it is one for these keys; anything else is refused."""
+    margin = order.margin()
+    if not isinstance(margin, int | float) or not 1 <= margin < inf:
+        raise method_problem(order, "margin", "allowed: a number of at least 1", margin)
+    if margin > 1 and keys.min(initial=0) < 0:
+        raise method_problem(order, "margin", "allowed: 1 where keys are below 0", margin)
+    return margin
 
 
 def checked_keys(order: Order, keys: Any, jobs: Jobs) -> Floats | Ints:
@@ -224,8 +233,8 @@ class GangAllocator(Part):
     """Whether there is nothing to gain while no job waits, whichever job leaves."""
     by_order: ClassVar[bool] = False
     """Whether the order of those served matters to what each gets, and not only which they are."""
-    keeps_running: ClassVar[bool] = False
-    """Whether a waiting job must be before a running one by the order's margin: those that stop leave others worse
+    spares_running: ClassVar[bool] = False
+    """Whether a waiting job goes before a running one only by the order's margin: those that stop leave others worse
     places."""
     resizes_alone: ClassVar[bool] = False
     """Whether it may leave all GPUs to leases and timers, and only decide what each job has beside them."""

@@ -26,10 +26,10 @@ class Mine(Order):
 COMMANDS = ("simulate", "compare")
 
 
-def with_policy(folder: Path, trace: Path, command: str, text: str) -> Outcome:
-    """What a command answers that runs `mine.py:Mine`."""
+def with_policy(folder: Path, trace: Path, command: str, text: str, beside: str = "") -> Outcome:
+    """What a command answers that runs `mine.py:Mine`, and the parts beside it."""
     (folder / "mine.py").write_text(text)
-    flags = ("--cluster", "1x8gpu", "--scheduler", "mine.py:Mine", "--out", "out")
+    flags = ("--cluster", "1x8gpu", "--scheduler", f"mine.py:Mine{beside}", "--out", "out")
     return muster_process(command, trace.name, *flags, folder=folder)
 
 
@@ -70,6 +70,23 @@ def test_an_error_while_deciding_names_file_and_line(
     assert said in failed.err
     assert "Traceback" not in failed.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "margin", "said"),
+    [
+        ("jobs.arrival", "float('nan')", "found nan; allowed: a number of at least 1"),
+        ("jobs.arrival", "0.5", "found 0.5; allowed: a number of at least 1"),
+        ("-jobs.gpus", "2.0", "found 2.0; allowed: 1 where keys are below 0"),
+    ],
+)
+def test_a_margin_that_means_nothing_is_refused(
+    tmp_path: Path, trace: Path, key: str, margin: str, said: str
+) -> None:
+    text = POLICY.format(body=f"return {key}\n    def margin(self):\n        return {margin}")
+    failed = with_policy(tmp_path, trace, "simulate", text, "+joint")
+    assert (failed.status, failed.out) == (2, "")
+    assert f"mine.py:9: margin of order mine: {said}" in failed.err
 
 
 @pytest.mark.parametrize(

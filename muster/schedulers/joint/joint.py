@@ -81,7 +81,7 @@ class Joint(DraftAllocator):
     """Which jobs run, how much each gets and where, chosen together by what all make of it, less what changes cost."""
 
     name: ClassVar[str] = "joint"
-    keeps_running: ClassVar[bool] = True
+    spares_running: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {
         SIZES,
         BATCH,
@@ -262,8 +262,7 @@ def _weights(
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = snapshot.jobs.elastic
-    some_elastic = bool(elastic.any())
-    needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked] if some_elastic else gpus[ranked]
+    needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked]
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
     clusters = ahead / max(snapshot.cluster.total_gpus, 1)
@@ -271,7 +270,7 @@ def _weights(
         clusters[chosen | elastic] = 0.0
     weight: Floats = (gpus if stops_jobs else power(gpus, _POWER_WHERE_JOBS_ARE_KEPT)) / (1 + clusters)
     weight[~chosen & ~elastic] *= not_chosen
-    if some_elastic:
+    if elastic.any():
         of_many = ranked[elastic[ranked]]
         weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
     if urgent.any():

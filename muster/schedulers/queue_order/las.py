@@ -33,11 +33,6 @@ class Las(Order):
         """GPU-seconds; a queue's number has no unit."""
         return "" if self.queues else GPU_SECONDS
 
-    @property
-    def margin(self) -> float:
-        """Two, so that jobs of like age do not change places at each quantum; queues do that by themselves."""
-        return 1.0 if self.queues else 2.0
-
     def key(self, jobs: Jobs) -> Floats:
         """Attained service, or the number of the queue."""
         attained = jobs.attained_service
@@ -58,6 +53,10 @@ class Las(Order):
         return snapshot.now + seconds_to_level(
             levels, falls, asked, facts, snapshot.jobs.index, attained, running
         )
+
+    def margin(self) -> float:
+        """Two, so that jobs of like age do not change places at each quantum; queues see to that by themselves."""
+        return 1.0 if self.queues else 2.0
 
     def quantum(self) -> float:
         """The setting."""
