@@ -143,6 +143,7 @@ class Composed:
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(snapshot.jobs))
             plan.stable_until, plan.wake_on = inf, Trigger.ALL & ~Trigger.COMPLETION
+            plan.stops_jobs = self.preemptive
             if not self._is_settled(snapshot, state, plan):
                 state = self._propose(snapshot, state, plan)
             if snapshot.jobs.leased:
@@ -198,7 +199,7 @@ class Composed:
             else:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
         until = self._protected_until(snapshot)
-        plan.urgent, plan.stops_jobs = urgent, self.preemptive
+        plan.urgent = urgent
         plan.remembered = state.get("plans")  # a daemon's memory of before has none
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.ledger_arrays import Floats, Ints
+from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.joint import joint
@@ -274,17 +274,11 @@ def worth(fast: np.ndarray[tuple[int], np.dtype[np.float64]], weights: list[floa
 
 
 class BoundedWorth(Worth):
-    """Whose plans are worth no more than it says before."""
-
-    most = 0.0
-
-    def at_most(self, may_run: Ints, gpus: int) -> float:
-        self.most = super().at_most(may_run, gpus)
-        return self.most
+    """Whose plans are worth no more than it says that any is."""
 
     def of(self, plan: PlacementDraft, relative: Floats | None = None, restarts: bool = True) -> float:
         found = super().of(plan, relative, restarts)
-        assert found <= self.most + 1e-9
+        assert found <= self.at_most(np.flatnonzero(plan.planned), plan.gpus) + 1e-9
         return found
 
 

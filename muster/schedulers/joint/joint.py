@@ -19,7 +19,7 @@ from muster.cluster.portable_math import power
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.fair_share_core import place_missing
-from muster.schedulers.allocation.gangs import Gangs, places_differ
+from muster.schedulers.allocation.gangs import Gangs, gangs_of, places_differ
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import REACHED, Worth
@@ -27,6 +27,7 @@ from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, EVEN_GANGS, SIZES, WORKERS_AND_SERVERS
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.gang_shares import share_with_gangs
+from muster.schedulers.joint.has_all import has_all
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
@@ -88,6 +89,18 @@ class Joint(DraftAllocator):
         WORKERS_AND_SERVERS,
         EVEN_GANGS,
     }
+
+    def settle(self, snapshot: Snapshot, proposal: Proposal) -> bool:
+        """Return whether no job waits and none would be faster: all stay as they are.
+
+        Elastic jobs and those without GPUs are left to `allocate`, and so are jobs that may move on a network.
+        """
+        jobs, stops_jobs = snapshot.jobs, proposal.stops_jobs
+        if jobs.waiting.any() or snapshot.size_speeds is not None or not jobs_of_one_size(snapshot).all():
+            return False
+        if (jobs.elastic | (jobs.gpus == 0)).any() or (stops_jobs and places_differ(snapshot, jobs.gpus)):
+            return False
+        return has_all(snapshot.ledger.books, jobs.index, gangs_of(snapshot), stops_jobs)
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft; where free GPUs would do for a job that waits, the reason is that others were worth more.
@@ -187,11 +200,10 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     """
     snapshot, opened = given.snapshot, given.opened
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
-    most = worth.at_most(np.flatnonzero(opened.planned), opened.gpus)
     keeps = keeps_size(given, gangs)
     stays = given.keeping(keeps)
     if len(gangs.forms.line):
-        return plans_on_network(given, gangs, worth, most, stays, order)
+        return plans_on_network(given, gangs, worth, stays, order)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())
@@ -201,7 +213,9 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     staying = [(worth.of(draft, as_placed(given, sizes, draft)), draft) for draft in drafts]
     reached = max(count for count, _ in staying)
     known: Remembered = given.proposal.remembered or NOTHING
-    if reached >= most - REACHED or not snapshot.jobs.running[opened.movable].any():
+    if not snapshot.jobs.running[opened.movable].any():
+        return staying
+    if reached >= worth.at_most(np.flatnonzero(opened.planned), opened.gpus) - REACHED:
         return staying
     if known.again_may_be_worth(given, worth.most_of_each) <= reached:
         return staying
@@ -261,14 +275,17 @@ def _weights(
     keep their places and count most.
     """
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
+    weight: Floats = gpus if stops_jobs else power(gpus, _POWER_WHERE_JOBS_ARE_KEPT)
+    if not len(ranked):
+        return weight
     elastic = snapshot.jobs.elastic
     needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked]
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
     clusters = ahead / max(snapshot.cluster.total_gpus, 1)
-    if places_differ(snapshot, snapshot.jobs.gpus):
+    if clusters.any() and places_differ(snapshot, snapshot.jobs.gpus):
         clusters[chosen | elastic] = 0.0
-    weight: Floats = (gpus if stops_jobs else power(gpus, _POWER_WHERE_JOBS_ARE_KEPT)) / (1 + clusters)
+    weight /= 1 + clusters
     weight[~chosen & ~elastic] *= not_chosen
     if elastic.any():
         of_many = ranked[elastic[ranked]]
@@ -281,6 +298,8 @@ def _weights(
 def _by_density(given: AllocationInput, gangs: Gangs) -> Ints:
     """Return the ranked jobs, those first that are worth most for what they take, the scarce counting more."""
     at = given.ranked
+    if len(at) < 2:
+        return at
     demand, total = _demand(given, gangs, at)
     used = demand / total
     scarcity = np.minimum(used.sum(axis=0), _SCARCEST)

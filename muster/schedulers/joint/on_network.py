@@ -37,23 +37,28 @@ _LOOKS_AGAIN = 0.01
 
 
 def plans_on_network(
-    given: AllocationInput, gangs: Gangs, worth: Worth, most: float, stays: PlacementDraft, by_density: Ints
+    given: AllocationInput, gangs: Gangs, worth: Worth, stays: PlacementDraft, by_density: Ints
 ) -> list[tuple[float, PlacementDraft]]:
     """Return drafts, each with its worth: the chosen alone stay, all jobs stay as in `stays`, or are placed again.
 
-    `most` is what any draft is worth at most. If none that runs other jobs may be worth enough more than the first one,
-    by that or by what others were worth when they were last made, of the others only that is made which most likely has
-    better places for the same jobs, once enough of them changed since; and where a resize restarts a job, that in which
-    all jobs keep what they have.
+    If none that runs other jobs may be worth enough more than the first one, by what any is worth at most or by what
+    others were worth when they were last made, of the others only that is made which most likely has better places for
+    the same jobs, once enough of them changed since; and where a resize restarts a job, that in which all jobs keep
+    what they have. There is one draft if no running job may move and both orders are the same.
     """
     orders = _large_first(given, gangs, by_density), by_density
     some_may_move = bool(given.snapshot.jobs.running[given.opened.movable].any())
     served = given.keeping(given.chosen & keeps_size(given, gangs)) if some_may_move else stays
     if some_may_move or not given.snapshot.resize_restarts:
         fill_all(served, gangs)
+    if not len(given.ranked):
+        return [(worth.of(served), served)]
     chosen_stay = _placed(given, gangs, served, stays, orders[0], worth.lost)
+    if not some_may_move and (orders[0] == orders[1]).all():
+        return [(worth.of(chosen_stay), chosen_stay)]
     first = worth.of(chosen_stay, _beside_others(given, chosen_stay))
     known: Remembered = given.proposal.remembered or NOTHING
+    most = worth.at_most(np.flatnonzero(given.opened.planned), given.opened.gpus)
     may_reach = min(most + REACHED, known.again_may_be_worth(given, worth.most_of_each))
     others_may_win = first * (1 + _BY_ORDER) <= may_reach
     moves = others_may_win or known.changed(given, chosen_stay, worth.lost) > _LOOKS_AGAIN

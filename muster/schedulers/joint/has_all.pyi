@@ -1,0 +1,4 @@
+from muster.cluster.ledger_arrays import Books, Ints
+from muster.schedulers.allocation.gangs import Gangs
+
+def has_all(books: Books, index: Ints, gangs: Gangs, may_move: bool) -> bool: ...
