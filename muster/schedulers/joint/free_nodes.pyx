@@ -29,7 +29,7 @@ cdef void list_nodes(FreeNodes* free, Draft* draft) except *:
 
 
 cdef void update_node(FreeNodes* free, Draft* draft, int64_t node) noexcept nogil:
-    """List a node by what it has free now."""
+    """List a node by what it has free now; one without free GPUs is in no list."""
     cdef int64_t* left = free_on(draft, node)
     cdef int64_t gpus = max(left[0], <int64_t> 0), before = free.gpus[node]
     cdef Amounts now
@@ -40,15 +40,16 @@ cdef void update_node(FreeNodes* free, Draft* draft, int64_t node) noexcept nogi
         free.counts.push_back(0)
     if before == gpus and now == free.amounts[node]:
         return
-    if before >= 0:
+    if before > 0:
         free.by_amounts[before].erase(free.amounts[node])
         free.by_number[before][node // 64] &= ~(<uint64_t> 1 << (node % 64))
         free.counts[before] -= 1
         free.free_gpus -= before
-    free.by_amounts[gpus].insert(now)
-    free.by_number[gpus][node // 64] |= <uint64_t> 1 << (node % 64)
-    free.counts[gpus] += 1
-    free.free_gpus += gpus
+    if gpus > 0:
+        free.by_amounts[gpus].insert(now)
+        free.by_number[gpus][node // 64] |= <uint64_t> 1 << (node % 64)
+        free.counts[gpus] += 1
+        free.free_gpus += gpus
     free.gpus[node], free.amounts[node] = gpus, now
 
 

@@ -252,8 +252,11 @@ def _only_gpus_are_short(given: AllocationInput) -> bool:
     """
     if not given.stops_jobs:
         return False
-    wanted, total = _demand(given, given.gangs, given.ranked[given.chosen[given.ranked]])
-    return bool((wanted.sum(axis=0) <= total).all())
+    gangs, at = given.gangs, given.ranked[given.chosen[given.ranked]]
+    gpus = np.bincount(gangs.classes[at], gangs.gpus[at], len(gangs.demands.least_best)).astype(np.int64)
+    wanted = gpus @ gangs.demands.least_best
+    wanted[0] = gpus.sum() * MICRO
+    return bool((wanted[:BUILT_IN_COUNT] <= _in_all(given)).all())
 
 
 def _weights(
@@ -300,17 +303,16 @@ def _by_density(given: AllocationInput, gangs: Gangs) -> Ints:
     at = given.ranked
     if len(at) < 2:
         return at
-    demand, total = _demand(given, gangs, at)
-    used = demand / total
+    demand = gangs.demands.least_best[gangs.classes[at]] * gangs.gpus[at][:, None]
+    demand[:, 0] = gangs.gpus[at] * MICRO
+    used = demand[:, :BUILT_IN_COUNT] / _in_all(given)
     scarcity = np.minimum(used.sum(axis=0), _SCARCEST)
     density = gangs.weight[at] * gangs.demands.fastest[gangs.classes[at]] / np.maximum(used @ scarcity, 1e-12)
     order: Ints = at[np.argsort(-density, kind="stable")]
     return order
 
 
-def _demand(given: AllocationInput, gangs: Gangs, at: Ints) -> tuple[Ints, Ints]:
-    """Return the best demand of these jobs, by job and resource, and what all nodes have of each."""
-    demand = gangs.demands.least_best[gangs.classes[at]] * gangs.gpus[at][:, None]
-    demand[:, 0] = gangs.gpus[at] * MICRO
-    total = np.maximum(given.snapshot.ledger.books.nodes["capacity"].sum(axis=0), 1)
-    return demand[:, :BUILT_IN_COUNT], total[:BUILT_IN_COUNT]
+def _in_all(given: AllocationInput) -> Ints:
+    """Return what all nodes have of each resource."""
+    total: Ints = np.maximum(given.snapshot.ledger.books.nodes["capacity"].sum(axis=0), 1)
+    return total[:BUILT_IN_COUNT]
