@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.elastic.ground import FURTHER_SETTINGS, SIA_SETTINGS, elastic, rubick
-from experiments.joint import dally, everyday, mixed, smd, synergy
+from experiments.joint import dally, everyday, mixed, random_worlds, smd, synergy
 from experiments.joint.ablations import ablations, beliefs
 from experiments.joint.ground import Case, Cell, Make, table
 
@@ -34,6 +34,7 @@ GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally-tuning": lambda given: dally.lines(given.only, given.jobs_share, given.seeds, tuning=True),
     "everyday": lambda given: everyday.lines(given.only, given.reference, given.seeds),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
+    "random": lambda given: random_worlds.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     **dict.fromkeys(synergy.GROUNDS, _synergy),
 }
@@ -54,8 +55,9 @@ def main() -> None:
         "--scheduler",
         action="append",
         metavar="NAME",
-        help="Scheduler to run; an order on the synergy grounds, smd and mixed; repeatable; a replica of the ground "
-        "is named as there (default: fifo, las, srtf; on synergy also gittins, on smd and mixed gittins alone).",
+        help="Scheduler to run; an order on the synergy grounds, smd, mixed and random; repeatable; a replica of the "
+        "ground is named as there (default: fifo, las, srtf; on synergy also gittins, on smd, mixed and random gittins "
+        "alone).",
     )
     parser.add_argument(
         "--only",
@@ -75,7 +77,7 @@ def main() -> None:
         type=int,
         metavar="N",
         help="Seeds on the grounds of generated jobs; on everyday, drafts of each queue: other seeds, or the log with "
-        "times that are 5 %% off at most (default: 10, on everyday 1).",
+        "times that are 5 %% off at most; on random, worlds (default: 10, on everyday 1, on random 150).",
     )
     parser.add_argument(
         "--table",
@@ -110,14 +112,14 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.seeds is None:
-        arguments.seeds = 1 if arguments.ground == "everyday" else 10
+        arguments.seeds = {"everyday": 1, "random": random_worlds.WORLDS}.get(arguments.ground, 10)
     if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
     if (arguments.shared_speeds or arguments.moves_pause) and arguments.ground not in LEARNING:
         parser.error("--shared-speeds and --moves-pause: only on the grounds elastic and elastic-further")
     if arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
-    if arguments.ground in ("dally-tuning", "everyday") and arguments.table:
+    if arguments.ground in ("dally-tuning", "everyday", "random") and arguments.table:
         parser.error(f"--table: the ground {arguments.ground} has none but its own")
     for line in _lines(arguments):
         print(line, flush=True)

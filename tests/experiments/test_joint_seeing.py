@@ -103,7 +103,7 @@ def test_tables_have_a_line_for_each_view() -> None:
     assert shown == ["0.500", "1.000", "1.000"]
 
 
-@pytest.mark.parametrize("ground", ["dally-tuning", "everyday"])
+@pytest.mark.parametrize("ground", ["dally-tuning", "everyday", "random"])
 def test_a_ground_without_such_a_table_refuses_it(
     ground: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,184 @@
+"""Worlds drawn at random, each with one queue: where joint loses on inputs that nothing was chosen on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from experiments.joint.ground import Figures, figures
+from muster.cluster import Cluster
+from muster.cluster.cluster_file import cluster_from_toml
+from muster.cluster.ledger_arrays import Floats
+from muster.schedulers.registry import build
+from muster.simulation import Options, simulate
+from muster.workload.models import shipped_models, synergy_models
+from muster.workload.trace import Trace, trace_of
+
+RIVALS = ("tune-plus", "tune", "greedy", "requested+spread", "proportional+consolidate")
+ON_NETWORK = ("least-loss", "dally-plus")
+"""Further rivals where places differ; the last has an order of its own."""
+NEARLY = 1.01
+"""A mean completion time that is at most so many times that of the best rival."""
+JOBS = 250
+WORLDS = 150
+_BETWEEN_DRAFTS = 100_000
+_NETWORK_MODELS = ("vgg11", "bert-large", "resnet50", "mobilenetv3-small")
+_SIZES: Sequence[Mapping[int, float]] = (
+    {1: 1.0},
+    {1: 0.5, 2: 0.2, 4: 0.2, 8: 0.1},
+    {1: 0.4, 2: 0.2, 4: 0.2, 8: 0.15, 16: 0.05},
+    {4: 0.5, 8: 0.3, 16: 0.2},
+    {1: 0.4, 3: 0.2, 5: 0.2, 6: 0.2},
+)
+"""How often jobs ask for so many GPUs."""
+_SHORTEST, _LONGEST = 60.0, 40.0
+"""Seconds of a job at least, and how many times the mean at most."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster and a queue."""
+
+    name: str
+    trace: Trace
+    cluster: Cluster
+    network: bool
+    """Whether a gang's place counts."""
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Allocations and placements that joint is compared with."""
+        return RIVALS + (ON_NETWORK if self.network else ())
+
+    def figures(self, scheduler: str) -> Figures:
+        """Of a run with the default options."""
+        options = Options() if self.network else Options(network="none")
+        jobs = simulate(self.trace, self.cluster, build(scheduler), options).record.jobs
+        submit, finish = (jobs[f"{what}_seconds"].to_numpy() for what in ("submit", "finish"))
+        return figures(scheduler, submit, finish)
+
+
+def world(number: int, draft: int = 0) -> World:
+    """The same for a number for ever; another draft has other jobs of the same kinds."""
+    chance = Random(number)
+    nodes, gpus = chance.choice([4, 6, 8, 12]), chance.choice([2, 4, 8, 8])
+    cpus, memory = chance.choice([1.5, 2, 3, 4, 6, 8]), chance.choice([20, 30, 45, 62.5])
+    network, two_types = chance.random() < 0.5, chance.random() < 0.25
+    links = {"gbit": chance.choice([10, 25, 100]), "oversubscription": chance.choice([1, 2, 4])}
+    other = {
+        "gpu_type": chance.choice(["V100", "A100"]),
+        "cpus": gpus * chance.choice([2, 4, 8]),
+        "memory_gb": gpus * chance.choice([30, 62.5]),
+    }
+    first = {"gpu_type": "V100", "cpus": int(gpus * cpus), "memory_gb": gpus * memory}
+    shapes = [(nodes // 2, first), (nodes - nodes // 2, other)] if two_types else [(nodes, first)]
+    asked, lengths, columns = _jobs(
+        chance, np.random.default_rng(number + _BETWEEN_DRAFTS * draft), nodes * gpus
+    )
+    places = f"{links['gbit']} Gbit/s, 1:{links['oversubscription']}" if network else "alike"
+    kinds = "two kinds of nodes, " if two_types else ""
+    name = f"{nodes}x{gpus} GPUs, {cpus:g} CPUs and {memory:g} GB each, {kinds}places {places}; {asked}; {lengths}"
+    trace = trace_of(columns, name)
+    return World(name, trace, _cluster(gpus, shapes, links), network)
+
+
+def _cluster(gpus: int, shapes: Sequence[tuple[int, Mapping[str, Any]]], links: Mapping[str, int]) -> Cluster:
+    """Two racks of nodes of one or two shapes."""
+    gbit = links["gbit"]
+    lines = [f"machines_per_rack = {sum(count for count, _ in shapes) // 2}"]
+    for number, (_, shape) in enumerate(shapes):
+        lines += [f"[types.type{number}]", f"gpus = {gpus}", f'gpu_type = "{shape["gpu_type"]}"']
+        lines += [
+            f"cpus = {shape['cpus']}",
+            f"memory_gb = {shape['memory_gb']}",
+            f"nic_gb_per_s = {gbit / 8}",
+        ]
+        lines += ['storage_gb_per_s = "500MB/s"']
+    for number, (count, _) in enumerate(shapes):
+        lines += ["[[nodes]]", f'type = "type{number}"', f"count = {count}"]
+    lines += ["[links.rack]", f'gb_per_s = "{gbit}Gbit/s"', 'latency_seconds = "5us"']
+    lines += ["[links.cluster]", f'gb_per_s = "{gbit}Gbit/s"', 'latency_seconds = "50us"']
+    lines += [f"oversubscription = {links['oversubscription']}"]
+    return cluster_from_toml("\n".join(lines), where="random world", name="random world")
+
+
+def _jobs(chance: Random, random: np.random.Generator, total_gpus: int) -> tuple[str, str, dict[str, Any]]:
+    """What jobs are, how long they take, and their columns."""
+    synergy = sorted(synergy_models())
+    known = [*sorted(shipped_models()), *synergy, *synergy, *_NETWORK_MODELS]
+    pool = [chance.choice(known) for _ in range(chance.choice([2, 4, 8]))]
+    unknown, sizes = chance.choice([0.0, 0.0, 0.2, 0.5]), chance.choice(_SIZES)
+    kind, mean = (
+        chance.choice(["exponential", "lognormal", "pareto", "two"]),
+        chance.choice([600.0, 3_600.0, 14_400.0]),
+    )
+    load = chance.choice([0.6, 0.9, 1.2, 2.0])
+    gpus = np.minimum(random.choice(list(sizes), JOBS, p=list(sizes.values())), total_gpus // 2)
+    seconds = np.clip(_seconds(kind, mean, random), _SHORTEST, _LONGEST * mean).round(1)
+    span = float((gpus * seconds).sum()) / (total_gpus * load)
+    submit = np.sort(random.random(JOBS) * span).round(1)
+    models = np.array(pool)[random.integers(0, len(pool), JOBS)]
+    models[random.random(JOBS) < unknown] = ""
+    columns = {"submit_seconds": submit, "duration_seconds": seconds, "gpus": gpus, "model": models}
+    asked = f"{', '.join(sorted(set(pool)))}, {unknown:.0%} unknown, {', '.join(map(str, sizes))} GPUs"
+    lengths = f"{kind} lengths, {mean:g} s in the mean, load {load:g}"
+    return asked, lengths, {"job_id": np.arange(JOBS), **columns}
+
+
+def _seconds(kind: str, mean: float, random: np.random.Generator) -> Floats:
+    """Lengths of jobs of a kind of distribution, with about this mean."""
+    if kind == "exponential":
+        return random.exponential(mean, JOBS)
+    if kind == "lognormal":
+        return mean / 3 * random.lognormal(0, 1.5, JOBS)
+    if kind == "pareto":
+        return mean / 2 * (random.pareto(1.3, JOBS) + 0.1)
+    return np.where(random.random(JOBS) < 0.8, mean / 5, mean * 4)
+
+
+def lines(orders: Sequence[str], worlds: int, only: str) -> Iterator[str]:
+    """A line for each world: mean JCT, p99 and makespan of joint over the best rival in each; then over all."""
+    for order in orders:
+        ratios: dict[str, list[float]] = {}
+        best = []
+        for number in range(worlds):
+            given = world(number)
+            if only not in given.name:
+                continue
+            joint = given.figures(f"{order}+joint")
+            rivals = {name: given.figures(scheduler(order, name)) for name in given.rivals}
+            for name, each in rivals.items():
+                ratios.setdefault(name, []).append(joint.mean_jct / each.mean_jct)
+            best.append(joint.mean_jct / min(each.mean_jct for each in rivals.values()))
+            yield f"{order} {number:4} {_beside(joint, rivals)} {given.name}"
+        if best:
+            yield from _over_all(order, ratios, best)
+
+
+def scheduler(order: str, rival: str) -> str:
+    """The name of a rival with an order; a preset has its own."""
+    return rival if rival == "dally-plus" else f"{order}+{rival}"
+
+
+def _beside(joint: Figures, rivals: Mapping[str, Figures]) -> str:
+    """The three figures of joint over the least of the rivals, and who has it."""
+    shown = []
+    for what in ("mean_jct", "p99_jct", "makespan"):
+        name = min(rivals, key=lambda each: float(getattr(rivals[each], what)))
+        shown.append(f"{getattr(joint, what) / getattr(rivals[name], what):.3f} {name:24}")
+    return " ".join(shown)
+
+
+def _over_all(order: str, ratios: Mapping[str, Sequence[float]], best: Sequence[float]) -> Iterator[str]:
+    """The geometric mean of the mean JCT over each rival, and over the best one of each world."""
+    for name, each in [*ratios.items(), ("the best rival", best)]:
+        mean = float(np.exp(np.log(each).mean()))
+        within = sum(ratio <= NEARLY for ratio in each)
+        yield (
+            f"{order} over {name:24} {len(each)} worlds: {mean:.3f} in the geometric mean, "
+            f"at most {NEARLY} in {within}, worst {max(each):.3f}"
+        )
