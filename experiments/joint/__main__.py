@@ -77,7 +77,8 @@ def main() -> None:
         type=int,
         metavar="N",
         help="Seeds on the grounds of generated jobs; on everyday, drafts of each queue: other seeds, or the log with "
-        "times that are 5 %% off at most; on random, worlds (default: 10, on everyday 1, on random 150).",
+        "times that are 5 %% off at most; on random, worlds, each once more "
+        "with another queue after 150 (default: 10, on everyday 1, on random 150).",
     )
     parser.add_argument(
         "--table",

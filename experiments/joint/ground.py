@@ -67,6 +67,11 @@ def figures(name: str, submit: Floats, finish: Floats, restarts: float = np.nan)
     return Figures(name, float(jct.mean()), float(np.quantile(jct, 0.99)), float(finish.max()), restarts)
 
 
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The mean by which ratios are summed up: that of a ratio and its inverse is 1."""
+    return float(np.exp(np.log(ratios).mean()))
+
+
 Make = Callable[[str, Mapping[str, str]], Scheduler]
 """The scheduler of a name with settings: `build`, or one that changes what it sees."""
 

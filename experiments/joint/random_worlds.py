@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.joint.ground import Figures, figures
+from experiments.joint.ground import Figures, figures, geometric_mean
 from muster.cluster import Cluster
 from muster.cluster.cluster_file import cluster_from_toml
 from muster.cluster.ledger_arrays import Floats
@@ -18,14 +18,14 @@ from muster.simulation import Options, simulate
 from muster.workload.models import shipped_models, synergy_models
 from muster.workload.trace import Trace, trace_of
 
-RIVALS = ("tune-plus", "tune", "greedy", "requested+spread", "proportional+consolidate")
-ON_NETWORK = ("least-loss", "dally-plus")
-"""Further rivals where places differ; the last has an order of its own."""
+PARTS = ("tune-plus", "tune", "greedy", "requested+spread", "proportional+consolidate")
+ON_NETWORK, OWN_ORDER = "least-loss", "dally-plus"
+"""Further rivals where places differ."""
 NEARLY = 1.01
 """A mean completion time that is at most so many times that of the best rival."""
 JOBS = 250
 WORLDS = 150
-_BETWEEN_DRAFTS = 100_000
+_BETWEEN_QUEUES = 100_000
 _NETWORK_MODELS = ("vgg11", "bert-large", "resnet50", "mobilenetv3-small")
 _SIZES: Sequence[Mapping[int, float]] = (
     {1: 1.0},
@@ -49,10 +49,10 @@ class World:
     network: bool
     """Whether a gang's place counts."""
 
-    @property
-    def rivals(self) -> tuple[str, ...]:
-        """Allocations and placements that joint is compared with."""
-        return RIVALS + (ON_NETWORK if self.network else ())
+    def rivals(self, order: str) -> list[str]:
+        """The schedulers that joint with an order is compared with."""
+        rivals = [f"{order}+{part}" for part in PARTS]
+        return [*rivals, f"{order}+{ON_NETWORK}", OWN_ORDER] if self.network else rivals
 
     def figures(self, scheduler: str) -> Figures:
         """Of a run with the default options."""
@@ -62,9 +62,10 @@ class World:
         return figures(scheduler, submit, finish)
 
 
-def world(number: int, draft: int = 0) -> World:
-    """The same for a number for ever; another draft has other jobs of the same kinds."""
-    chance = Random(number)
+def world(number: int) -> World:
+    """The same for a number for ever; after all worlds each comes again, with another queue of the same kind."""
+    kind, queue = number % WORLDS, number // WORLDS
+    chance = Random(kind)
     nodes, gpus = chance.choice([4, 6, 8, 12]), chance.choice([2, 4, 8, 8])
     cpus, memory = chance.choice([1.5, 2, 3, 4, 6, 8]), chance.choice([20, 30, 45, 62.5])
     network, two_types = chance.random() < 0.5, chance.random() < 0.25
@@ -76,9 +77,8 @@ def world(number: int, draft: int = 0) -> World:
     }
     first = {"gpu_type": "V100", "cpus": int(gpus * cpus), "memory_gb": gpus * memory}
     shapes = [(nodes // 2, first), (nodes - nodes // 2, other)] if two_types else [(nodes, first)]
-    asked, lengths, columns = _jobs(
-        chance, np.random.default_rng(number + _BETWEEN_DRAFTS * draft), nodes * gpus
-    )
+    random = np.random.default_rng(kind + _BETWEEN_QUEUES * queue)
+    asked, lengths, columns = _jobs(chance, random, nodes * gpus)
     places = f"{links['gbit']} Gbit/s, 1:{links['oversubscription']}" if network else "alike"
     kinds = "two kinds of nodes, " if two_types else ""
     name = f"{nodes}x{gpus} GPUs, {cpus:g} CPUs and {memory:g} GB each, {kinds}places {places}; {asked}; {lengths}"
@@ -150,7 +150,7 @@ def lines(orders: Sequence[str], worlds: int, only: str) -> Iterator[str]:
             if only not in given.name:
                 continue
             joint = given.figures(f"{order}+joint")
-            rivals = {name: given.figures(scheduler(order, name)) for name in given.rivals}
+            rivals = {name: given.figures(name) for name in given.rivals(order)}
             for name, each in rivals.items():
                 ratios.setdefault(name, []).append(joint.mean_jct / each.mean_jct)
             best.append(joint.mean_jct / min(each.mean_jct for each in rivals.values()))
@@ -159,26 +159,21 @@ def lines(orders: Sequence[str], worlds: int, only: str) -> Iterator[str]:
             yield from _over_all(order, ratios, best)
 
 
-def scheduler(order: str, rival: str) -> str:
-    """The name of a rival with an order; a preset has its own."""
-    return rival if rival == "dally-plus" else f"{order}+{rival}"
-
-
 def _beside(joint: Figures, rivals: Mapping[str, Figures]) -> str:
     """The three figures of joint over the least of the rivals, and who has it."""
     shown = []
     for what in ("mean_jct", "p99_jct", "makespan"):
         name = min(rivals, key=lambda each: float(getattr(rivals[each], what)))
-        shown.append(f"{getattr(joint, what) / getattr(rivals[name], what):.3f} {name:24}")
+        shown.append(f"{getattr(joint, what) / getattr(rivals[name], what):.3f} {name:32}")
     return " ".join(shown)
 
 
 def _over_all(order: str, ratios: Mapping[str, Sequence[float]], best: Sequence[float]) -> Iterator[str]:
     """The geometric mean of the mean JCT over each rival, and over the best one of each world."""
     for name, each in [*ratios.items(), ("the best rival", best)]:
-        mean = float(np.exp(np.log(each).mean()))
+        mean = geometric_mean(each)
         within = sum(ratio <= NEARLY for ratio in each)
         yield (
-            f"{order} over {name:24} {len(each)} worlds: {mean:.3f} in the geometric mean, "
+            f"{order}+joint over {name:32} {len(each)} worlds: {mean:.3f} in the geometric mean, "
             f"at most {NEARLY} in {within}, worst {max(each):.3f}"
         )

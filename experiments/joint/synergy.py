@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from experiments.joint.ground import Case, Make
+from experiments.joint.ground import Case, Make, geometric_mean
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
@@ -111,7 +111,7 @@ def lines(orders: Sequence[str], seeds: int, only: str, settings: Sequence[Setti
             shown = f"{ratio:.3f}" + ("" if width is None else f" ± {width:.3f}")
             yield f"{order:10} {setting!s:45} joint / {best:17} {shown}{'' if ratio <= BAR else '  above ' + str(BAR)}"
         met = sum(ratio <= BAR for ratio in ratios)
-        mean = float(np.exp(np.log(ratios).mean()))
+        mean = geometric_mean(ratios)
         yield f"{order:10} {met} of {len(ratios)} settings at most {BAR}; geometric mean {mean:.3f}"
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.joint.random_worlds import JOBS, lines, scheduler, world
+from experiments.joint.random_worlds import JOBS, OWN_ORDER, WORLDS, lines, world
 
 NUMBERS = range(24)
 
 
 def test_a_number_is_a_world() -> None:
     for number in NUMBERS:
-        first, again, other = world(number), world(number), world(number, draft=1)
+        first, again, other = world(number), world(number), world(number + WORLDS)
         assert (first.name, first.cluster) == (again.name, again.cluster) == (other.name, other.cluster)
         assert first.trace.jobs.equals(again.trace.jobs)
         assert not first.trace.jobs.equals(other.trace.jobs)
@@ -29,12 +29,7 @@ def test_a_world_is_what_its_name_says() -> None:
         load = float(given.name.rpartition(" ")[2])
         assert (gpus * seconds).sum() / (total * submit.max()) == pytest.approx(load, rel=0.05)
         assert ("two kinds" in given.name) == (len({node.type_name for node in given.cluster.nodes}) == 2)
-        assert given.network == ("Gbit/s" in given.name) == ("dally-plus" in given.rivals)
-
-
-def test_a_preset_has_its_own_order() -> None:
-    assert scheduler("srtf", "dally-plus") == "dally-plus"
-    assert scheduler("srtf", "tune") == "srtf+tune"
+        assert given.network == ("Gbit/s" in given.name) == (OWN_ORDER in given.rivals("las"))
 
 
 def test_each_rival_of_a_world_has_a_line() -> None:
@@ -42,6 +37,6 @@ def test_each_rival_of_a_world_has_a_line() -> None:
     shown = list(lines(["las"], 2, ""))
     worlds, over_all = shown[:2], shown[2:]
     assert [line.split()[:2] for line in worlds] == [["las", "0"], ["las", "1"]]
-    assert [line.split()[2] for line in over_all[:-1]] == list(world(1).rivals)
+    assert [line.split()[2] for line in over_all[:-1]] == world(1).rivals("las")
     assert ["2 worlds" in line for line in over_all] == [True] * 5 + [False] * 2 + [True]
     assert list(lines(["las"], 2, "no such world")) == []
