@@ -84,6 +84,11 @@ cdef inline double relative_speed(
     return model.reference_seconds / max(seconds, model.compute_seconds)
 
 
+cdef inline double speed_without_waiting(ModelSpeed* model) noexcept nogil:
+    """Speed against the reference point with an input stage that never waits."""
+    return model.reference_seconds / model.compute_seconds
+
+
 cdef inline double storage_needed_gb_per_s(ModelSpeed* model, double cpus, double memory_gb) noexcept nogil:
     """Storage bandwidth per GPU above which more makes no difference (Synergy, optimistic profiling).
 

@@ -78,6 +78,12 @@ cdef inline int64_t* choice_of(Gangs* gangs, int64_t number) noexcept nogil:
     return gangs.demands.choice + number * gangs.resources
 
 
+cdef inline double best_speed_on(Gangs* gangs, int64_t at, int64_t kind) noexcept nogil:
+    """The speed of a job's last choice on a kind of node: the most that one node of it gives."""
+    cdef int64_t pair = gangs.classes[at] * gangs.kind_count + kind
+    return gangs.demands.choice_speed[gangs.demands.first_choice[pair + 1] - 1]
+
+
 cdef inline ModelSpeed* model_on(Gangs* gangs, int64_t at, int64_t kind) noexcept nogil:
     """The record of a job's model that holds on a kind of node."""
     return &gangs.models[gangs.models[gangs.model[at]].on_type[gangs.kinds[kind].gpu_type]]

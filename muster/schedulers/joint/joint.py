@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
@@ -27,9 +27,9 @@ from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, EVEN_GANGS, SIZES, WORKERS_AND_SERVERS
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.gang_shares import share_with_gangs
-from muster.schedulers.joint.has_all import has_all
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.modelled_speeds import TypedSizes
+from muster.schedulers.joint.nothing_to_gain import nothing_to_gain
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
@@ -100,7 +100,7 @@ class Joint(DraftAllocator):
             return False
         if (jobs.elastic | (jobs.gpus == 0)).any() or (stops_jobs and places_differ(snapshot, jobs.gpus)):
             return False
-        return has_all(snapshot.ledger.books, jobs.index, gangs_of(snapshot), stops_jobs)
+        return nothing_to_gain(snapshot.ledger.books, jobs.index, gangs_of(snapshot), stops_jobs)
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft; where free GPUs would do for a job that waits, the reason is that others were worth more.
@@ -255,7 +255,6 @@ def _only_gpus_are_short(given: AllocationInput) -> bool:
     gangs, at = given.gangs, given.ranked[given.chosen[given.ranked]]
     gpus = np.bincount(gangs.classes[at], gangs.gpus[at], len(gangs.demands.least_best)).astype(np.int64)
     wanted = gpus @ gangs.demands.least_best
-    wanted[0] = gpus.sum() * MICRO
     return bool((wanted[:BUILT_IN_COUNT] <= _in_all(given)).all())
 
 
@@ -304,7 +303,6 @@ def _by_density(given: AllocationInput, gangs: Gangs) -> Ints:
     if len(at) < 2:
         return at
     demand = gangs.demands.least_best[gangs.classes[at]] * gangs.gpus[at][:, None]
-    demand[:, 0] = gangs.gpus[at] * MICRO
     used = demand[:, :BUILT_IN_COUNT] / _in_all(given)
     scarcity = np.minimum(used.sum(axis=0), _SCARCEST)
     density = gangs.weight[at] * gangs.demands.fastest[gangs.classes[at]] / np.maximum(used @ scarcity, 1e-12)

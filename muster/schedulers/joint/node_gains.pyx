@@ -18,7 +18,7 @@ from muster.schedulers.allocation.draft_core cimport (
     set_amounts,
     tighter,
 )
-from muster.schedulers.allocation.gangs_core cimport Gangs, allowed_nodes, need_of, need_on, place_whole
+from muster.schedulers.allocation.gangs_core cimport Gangs, allowed_nodes, best_speed_on, need_of, need_on, place_whole
 from muster.schedulers.allocation.resource_fill cimport divide_node, gang_speed
 from muster.schedulers.allocation.worth_core cimport running_counts
 from muster.schedulers.joint.search cimport Gain, Guesses, Leaving, OnNode, Ranked, Search
@@ -248,10 +248,10 @@ cdef int64_t _least_to_leave(Search* search, int64_t at, int64_t node) noexcept 
 
 cdef double _best_speed(Gangs* gangs, int64_t at) noexcept nogil:
     """The speed of a job's last choice on the kind of node where that is highest."""
-    cdef int64_t pair = gangs.classes[at] * gangs.kind_count, kind
+    cdef int64_t kind
     cdef double most = 0.0
     for kind in range(gangs.kind_count):
-        most = max(most, gangs.demands.choice_speed[gangs.demands.first_choice[pair + kind + 1] - 1])
+        most = max(most, best_speed_on(gangs, at, kind))
     return most
 
 

@@ -12,8 +12,8 @@ from muster.cluster.ledger import NodeAllocation
 from muster.runtime.records import TABLES
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.contract import Proposal, Snapshot
-from muster.schedulers.joint.has_all import has_all
 from muster.schedulers.joint.joint import Joint
+from muster.schedulers.joint.nothing_to_gain import nothing_to_gain
 from muster.service.learned_sizes import LearnedSizes
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
@@ -112,7 +112,7 @@ def test_a_job_that_could_use_more_is_seen(
         for node, cpus in held.items()
     ]
     hold(snapshot.ledger, 0, places)
-    assert has_all(snapshot.ledger.books, snapshot.jobs.index, gangs_of(snapshot), may_move) is answer
+    assert nothing_to_gain(snapshot.ledger.books, snapshot.jobs.index, gangs_of(snapshot), may_move) is answer
 
 
 @pytest.mark.parametrize("unlike", ["sync", "size speeds", "waits"])

@@ -4,14 +4,14 @@ from libc.stdint cimport int64_t
 
 from muster.cluster.arrays cimport floats, ints
 from muster.cluster.ledger_core cimport GPU, MICRO, SLOTS, Books, Row, books_of
-from muster.schedulers.allocation.gangs_core cimport Gangs, choice_of, gangs_of, model_on
-from muster.speed.input_core cimport ModelSpeed
+from muster.schedulers.allocation.gangs_core cimport Gangs, best_speed_on, choice_of, gangs_of, model_on
+from muster.speed.input_core cimport ModelSpeed, speed_without_waiting
 from muster.speed.points_core cimport speed_at
 
 cdef double _EPSILON = 1e-9
 
 
-def has_all(books, index, gangs, bint may_move):
+def nothing_to_gain(books, index, gangs, bint may_move):
     """Return whether no job that holds GPUs would be faster with more beside them.
 
     Jobs that may move would also not be faster elsewhere.
@@ -43,7 +43,7 @@ cdef bint _is_fastest(Books* books, Gangs* gangs, int64_t head, int64_t at, doub
         kind = gangs.kind_of_node[held.node]
         speed = speed_at(model_on(gangs, at, kind), per_gpu)
         alone = row == head and held.next < 0
-        if speed < max(least, _best_speed(gangs, at, kind, alone)) * (1 - _EPSILON):
+        if speed < max(least, _most_here(gangs, at, kind, alone)) * (1 - _EPSILON):
             return False
         if model_on(gangs, at, kind).n_cpus == 0 and not _has_share(gangs, at, kind, per_gpu):
             return False
@@ -51,13 +51,10 @@ cdef bint _is_fastest(Books* books, Gangs* gangs, int64_t head, int64_t at, doub
     return True
 
 
-cdef double _best_speed(Gangs* gangs, int64_t at, int64_t kind, bint alone) noexcept nogil:
+cdef double _most_here(Gangs* gangs, int64_t at, int64_t kind, bint alone) noexcept nogil:
     """The most that a job reaches on a kind of node: with all of one, or on several with no waiting for input."""
-    cdef int64_t pair = gangs.classes[at] * gangs.kind_count + kind
     cdef ModelSpeed* model = model_on(gangs, at, kind)
-    if alone or model.n_cpus == 0:
-        return gangs.demands.choice_speed[gangs.demands.first_choice[pair + 1] - 1]
-    return model.reference_seconds / model.compute_seconds
+    return best_speed_on(gangs, at, kind) if alone or model.n_cpus == 0 else speed_without_waiting(model)
 
 
 cdef bint _has_share(Gangs* gangs, int64_t at, int64_t kind, int64_t* per_gpu) noexcept nogil:
