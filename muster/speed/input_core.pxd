@@ -7,6 +7,7 @@ cdef enum:
     MOST_CPU_POINTS = 16
     MOST_MEMORY_POINTS = 8
     MOST_GPU_TYPES = 32
+    PARTS_OF_A_DATA_SET = 1000000000  # less than one of so many parts that is not cached is a rounding error
 
 cdef struct ModelSpeed:
     int64_t n_cpus
@@ -43,13 +44,17 @@ cdef inline double seconds_at_memory_point(ModelSpeed* model, double cpus, int64
 
 
 cdef inline double read_seconds(ModelSpeed* model, double memory_gb, double storage_gb_per_s) noexcept nogil:
-    """Seconds to get one batch from cache and storage; 0 where the data set is unknown."""
+    """Seconds to get one batch from cache and storage; 0 where the data set is unknown.
+
+    A data set is cached in full also where the memory of a GPU is less by a rounding error, as one part of that of
+    seven: else a job without storage would wait for ever.
+    """
     cdef double cached, seconds
     if model.batch_gb == 0:
         return 0.0
     cached = min(1.0, max(0.0, memory_gb) / model.dataset_gb)
     seconds = model.batch_gb * cached / model.memory_gb_per_s
-    if cached < 1:
+    if (1 - cached) * PARTS_OF_A_DATA_SET >= 1:
         if storage_gb_per_s <= 0:
             return INFINITY
         seconds += model.batch_gb * (1 - cached) / storage_gb_per_s

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import input_stage_seconds, relative_speed, storage_needed_gb_per_s
 from muster.workload.model_file import STORAGE_BOUND_TOLERANCE
-from muster.workload.models import Dataset, Model, synergy_models
+from muster.workload.models import Dataset, Model, shipped_models, synergy_models
 from tests.speed.random_models import datasets, monotone_models
 
 cpu_amounts = st.one_of(st.floats(0.01, 60), st.sampled_from([0.0, 1.0, 3.0, 24.0]))
@@ -91,6 +91,18 @@ def test_without_a_profile_nothing_matters() -> None:
     assert relative_speed(table, 0, 0.0, 0.0, 0.0) == 1
     assert storage_needed_gb_per_s(table, 0, 1.0, 1.0) == 0
     assert table["compute_seconds"][0] == table["reference_seconds"][0] == 1
+
+
+@pytest.mark.parametrize("gpus", range(1, 17))
+def test_a_data_set_that_just_fits_needs_no_storage(gpus: int) -> None:
+    """The seventh part of seven times an amount is a little less than the amount."""
+    model = shipped_models()["gpt2-124m-h200"]
+    assert model.dataset is not None
+    table, whole = model_table([model]), model.dataset.size_gb
+    of_each = round(whole * 1e6) * gpus / 1e6 / gpus
+    assert input_stage_seconds(table, 0, 4.0, of_each, 0.0) == pytest.approx(
+        input_stage_seconds(table, 0, 4.0, whole, 0.0), rel=1e-9
+    )
 
 
 @settings(deadline=None)
