@@ -148,11 +148,12 @@ def test_jobs_of_one_gpu_pass_a_gang_that_is_never_stopped() -> None:
     assert stopped.record.jobs["start_seconds"].to_list()[1] == 10.0
 
 
-def test_a_spread_gang_gets_cores_that_others_hardly_use() -> None:
+@pytest.mark.parametrize("order", ["fifo", "las", "gittins"])
+def test_a_spread_gang_gets_cores_that_others_hardly_use(order: str) -> None:
     """Two nodes of two GPUs and four cores: a long job on each has all cores until the gang comes."""
     long = [job(0, 10_000, model="content"), job(0, 10_000, model="content")]
     trace = jobs_of(*long, job(100, 1_000, gpus=2, model="linear"))
-    result = run(trace, cluster_of(2, 2, cpus_per_gpu=2.0), "fifo+joint", models=MODELS)
+    result = run(trace, cluster_of(2, 2, cpus_per_gpu=2.0), f"{order}+joint", models=MODELS)
     assert end_of(result)["2"] == 1_100.0
 
 

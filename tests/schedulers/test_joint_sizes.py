@@ -207,6 +207,19 @@ def types_held(result: Run) -> pl.DataFrame:
     return held.group_by("job_id", "from_seconds").agg(pl.col("gpu_type").unique().sort())
 
 
+def test_a_gang_that_is_alike_on_all_types_has_gpus_of_two() -> None:
+    """Two jobs that stay leave four GPUs of one type and two of the other."""
+    stay = [
+        job(0, 10_000, gpus=4, model="gnmt", preemptible=False, constraint=f"gpu_type={gpu_type}")
+        for gpu_type in ("a100", "v100")
+    ]
+    trace = jobs_of(*stay, job(20, 100, gpus=6, model="alike"))
+    models = ON_TYPES | {"alike": on_types(synergy_models()["gnmt"], {"a100": 1.0, "v100": 1.0})}
+    result = run(trace, TWO_TYPES, "las+joint", models=models)
+    gang = types_held(result).filter(pl.col("job_id") == "2")
+    assert gang.rows() == [("2", 20.0, ["a100", "v100"])]
+
+
 def test_the_job_that_gains_more_has_the_faster_type() -> None:
     """Both want four GPUs on one machine; the one to which an A100 matters is submitted later."""
     rows = (

@@ -183,8 +183,15 @@ class Joint(DraftAllocator):
 
 
 def _best_draft(given: AllocationInput, weighted: Gangs, sizes: TypedSizes) -> tuple[float, PlacementDraft]:
-    """Return the draft for jobs of these sizes that is worth most, with its worth."""
-    return _best(_drafts(given, with_sizes(given, weighted, sizes), sizes))
+    """Return the draft for jobs of these sizes that is worth most, with its worth.
+
+    Where a resize restarts nothing and places are alike, its nodes are then shared again with gangs.
+    """
+    gangs = with_sizes(given, weighted, sizes)
+    best = _best(_drafts(given, gangs, sizes))
+    if not given.snapshot.resize_restarts and not len(gangs.forms.line):
+        share_with_gangs(best[1], gangs)
+    return best
 
 
 def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, PlacementDraft]:
@@ -235,14 +242,12 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
 
 
 def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: Ints, lost: Floats) -> None:
-    """Add the jobs of an order to a draft; where jobs keep their places, share the nodes again with gangs."""
+    """Add the jobs of an order to a draft, each where the worth of all gains most."""
     snapshot = given.snapshot
     if not snapshot.resize_restarts:
         fill_all(draft, gangs)
     apart_first = given.stops_jobs and snapshot.size_speeds is None  # several nodes are as good as one
     place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs), apart_first)
-    if not given.stops_jobs and not snapshot.resize_restarts:
-        share_with_gangs(draft, gangs)
 
 
 def _only_gpus_are_short(given: AllocationInput) -> bool:

@@ -210,7 +210,10 @@ def _used(sizes: TypedSizes, types: Ints) -> Ints:
 
 
 def _is_alike_everywhere(given: AllocationInput, options: SizeOptions, gpus: Ints) -> Bools:
-    """Which jobs fit on one machine with these GPUs and are worth as much on each type that they may have."""
+    """Which jobs are worth as much on each type that they may have; where places count, of those that fit on a machine.
+
+    A gang that is as fast on each type has its GPUs where they are free, of several types as well.
+    """
     sizes = options.sizes
     here = sizes.gpus == gpus[sizes.at]
     lowest, highest = np.full(len(gpus), np.inf), np.zeros(len(gpus))
@@ -218,7 +221,8 @@ def _is_alike_everywhere(given: AllocationInput, options: SizeOptions, gpus: Int
     np.maximum.at(highest, sizes.at[here], options.worth[here])
     types = np.bincount(sizes.at[here], minlength=len(gpus))
     alike: Bools = (highest - lowest <= _ALIKE * highest) & (types == len(types_of(given.snapshot)))
-    alike &= gpus <= given.gangs.kinds["gpus"].max()
+    if given.snapshot.size_speeds is not None or len(forms_of(given.snapshot, gpus).line):
+        alike &= gpus <= given.gangs.kinds["gpus"].max()
     return alike
 
 
