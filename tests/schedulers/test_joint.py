@@ -19,7 +19,7 @@ from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint import Joint
 from muster.simulation import Run
 from muster.workload.models import Model
-from tests.building import cluster_of, job, jobs_of, run
+from tests.building import cluster_of, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import round_of, speeds, tried
 from tests.schedulers.test_node_amounts import cpu_models
 
@@ -163,6 +163,18 @@ def test_a_spread_gang_takes_no_cores_that_others_use_better() -> None:
     trace = jobs_of(*long, job(100, 1_000, gpus=2, model="content"))
     result = run(trace, cluster_of(2, 2, cpus_per_gpu=2.0), "fifo+joint", models=MODELS)
     assert end_of(result)["2"] == pytest.approx(100 + 1_000 * 0.8 / 0.7)
+
+
+def test_a_gang_over_several_nodes_goes_where_it_is_fast() -> None:
+    """Two nodes have one core a GPU and the next two four; the second gang has the slow ones, as others are taken."""
+    few, many = cluster_of(2, 2, cpus_per_gpu=1.0), cluster_of(2, 2, cpus_per_gpu=4.0)
+    nodes = few.nodes + tuple(replace(node, name=f"many{at}") for at, node in enumerate(many.nodes))
+    trace = jobs_of(
+        *(job(at, 1_000, gpus=gpus, model="linear", preemptible=False) for at, gpus in ((0, 4), (10, 3)))
+    )
+    result = run(trace, replace(few, nodes=nodes), "las+joint", models=MODELS)
+    fast, slow = 4 / 2.5, 1 / 2.5  # linear is as fast as it has cores, 1 with two and a half
+    assert finishes(result) == [1_000 / fast, 10 + 1_000 / slow]
 
 
 def test_a_gang_takes_free_gpus_of_two_nodes_before_a_job_moves() -> None:

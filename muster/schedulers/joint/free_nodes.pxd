@@ -19,15 +19,16 @@ cdef struct FreeNodes:
     vector[Amounts] amounts  # of each node, as they are in the lists
     int64_t free_gpus  # of all nodes
 
-# The nodes that a gang takes, ascending, and how many GPUs of each, by node.
+# The nodes that a gang takes, ascending, and how many GPUs of each, by node; only those on which it may be so fast.
 cdef struct Chosen:
     vector[int64_t] nodes
     vector[int64_t] gpus
+    double at_least
 
 cdef void list_nodes(FreeNodes* free, Draft* draft) except *
 cdef void update_node(FreeNodes* free, Draft* draft, int64_t node) noexcept nogil
 cdef int64_t tightest_node(
-    FreeNodes* free, Draft* draft, Gangs* gangs, int64_t at, int64_t gpus, int64_t* need, int64_t* taken
+    FreeNodes* free, Draft* draft, Gangs* gangs, int64_t at, int64_t gpus, int64_t* need, Chosen* chosen
 ) noexcept nogil
 cdef int64_t fewest_nodes(
     FreeNodes* free, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, Chosen* chosen

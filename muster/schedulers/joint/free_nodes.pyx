@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t
 from libcpp.algorithm cimport sort
 
 from muster.schedulers.allocation.draft_core cimport free_on
-from muster.schedulers.allocation.gangs_core cimport allowed_nodes, need_on
+from muster.schedulers.allocation.gangs_core cimport allowed_nodes, best_speed_on, need_on
 from muster.schedulers.allocation.search_core cimport fewest_nodes as fewest_of_all
 from muster.schedulers.allocation.search_core cimport gpus_that_fit
 
@@ -53,12 +53,19 @@ cdef void update_node(FreeNodes* free, Draft* draft, int64_t node) noexcept nogi
     free.gpus[node], free.amounts[node] = gpus, now
 
 
+cdef inline bint _is_open(Gangs* gangs, int64_t at, Chosen* chosen, int64_t node) noexcept nogil:
+    """Whether a node is not chosen yet, and makes the job as fast as it has to be."""
+    if chosen.gpus[node] > 0:
+        return False
+    return chosen.at_least == 0 or best_speed_on(gangs, at, gangs.kind_of_node[node]) >= chosen.at_least
+
+
 cdef bint _may_take(
-    Draft* draft, Gangs* gangs, int64_t at, int64_t node, int64_t gpus, int64_t* need, int64_t* taken
+    Draft* draft, Gangs* gangs, int64_t at, int64_t node, int64_t gpus, int64_t* need, Chosen* chosen
 ) noexcept nogil:
     """Whether a job may have so many GPUs of a node, with a need beside them."""
     cdef int64_t* here = NULL
-    if not allowed_nodes(gangs, at)[node] or (taken != NULL and taken[node] > 0):
+    if not allowed_nodes(gangs, at)[node] or (chosen != NULL and not _is_open(gangs, at, chosen, node)):
         return False
     if need != NULL:
         here = need_on(gangs, need, node)
@@ -66,9 +73,9 @@ cdef bint _may_take(
 
 
 cdef int64_t tightest_node(
-    FreeNodes* free, Draft* draft, Gangs* gangs, int64_t at, int64_t gpus, int64_t* need, int64_t* taken
+    FreeNodes* free, Draft* draft, Gangs* gangs, int64_t at, int64_t gpus, int64_t* need, Chosen* chosen
 ) noexcept nogil:
-    """The best-fitting node for so many GPUs with a need (NULL: nothing) that is not `taken`; -1: there is none.
+    """The best-fitting node for so many GPUs with a need (NULL: nothing) beside those chosen; -1: there is none.
 
     It has the fewest free GPUs, then CPUs, then memory; of equals it is the job's own, then the first.
     """
@@ -88,12 +95,12 @@ cdef int64_t tightest_node(
         place = free.by_amounts[number].lower_bound(least)
         while place != free.by_amounts[number].end():
             node = dereference(place).second
-            if _may_take(draft, gangs, at, node, gpus, need, taken):
+            if _may_take(draft, gangs, at, node, gpus, need, chosen):
                 if (
                     home >= 0
                     and free.gpus[home] == number
                     and free.amounts[home].first == free.amounts[node].first
-                    and _may_take(draft, gangs, at, home, gpus, need, taken)
+                    and _may_take(draft, gangs, at, home, gpus, need, chosen)
                 ):
                     return home
                 return node
@@ -102,9 +109,9 @@ cdef int64_t tightest_node(
 
 
 cdef int64_t _emptiest_node(
-    FreeNodes* free, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t* taken, int64_t* most
+    FreeNodes* free, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, Chosen* chosen, int64_t* most
 ) noexcept nogil:
-    """The node that is not `taken` with room for most GPUs, of equals the first; -1: there is none."""
+    """The node with room for most GPUs beside those chosen, of equals the first; -1: there is none."""
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
     cdef int64_t number, node, fit, best = -1
     cdef int64_t* here = NULL
@@ -121,7 +128,7 @@ cdef int64_t _emptiest_node(
             while bits:
                 node = <int64_t> word * 64 + lowest_bit(bits)
                 bits &= bits - 1
-                if not allowed[node] or taken[node] > 0:
+                if not allowed[node] or not _is_open(gangs, at, chosen, node):
                     continue
                 if need != NULL:
                     here = need_on(gangs, need, node)
@@ -149,9 +156,9 @@ cdef int64_t fewest_nodes(
         return 0
     while left > 0:
         fit = left
-        node = tightest_node(free, draft, gangs, at, left, need, chosen.gpus.data())
+        node = tightest_node(free, draft, gangs, at, left, need, chosen)
         if node < 0:
-            node = _emptiest_node(free, draft, gangs, at, need, chosen.gpus.data(), &fit)
+            node = _emptiest_node(free, draft, gangs, at, need, chosen, &fit)
         if node < 0:
             return 0
         chosen.nodes.push_back(node)

@@ -40,13 +40,15 @@ def place_jointly(draft, gangs, order, cost, running, apart_first):
 
     A job whose place is taken comes once more at the end.
 
-    `apart_first`: a gang takes what is free on several nodes before jobs leave one for it, if all nodes are of a kind.
+    `apart_first`: a gang takes what is free on several nodes before jobs leave one for it, if all nodes are of a kind;
+    if they are not, a gang over several nodes first looks on those that make it fast.
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef ForRunning counts = for_running_of(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL, False)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL, False, False)
     search.apart_first = apart_first and jobs.kind_count == 1
+    search.fast_first = apart_first and jobs.kind_count > 1 and not jobs.even
     _place_all(&search, ints(order))
 
 
@@ -60,7 +62,7 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
     cdef ForRunning counts = for_running_of(running)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL, False)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, &network, NULL, NULL, NULL, NULL, False, False)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
@@ -101,6 +103,7 @@ cdef void _place_all(Search* search, Ints order) except *:
     cdef size_t place = 0
     cdef Refused* known
     chosen.gpus.assign(jobs.nodes, 0)
+    chosen.at_least = 0.0
     if search.network == NULL:
         list_nodes(&free, plan)
     begin_guesses(&guesses, jobs)

@@ -72,3 +72,4 @@ cdef struct Search:
     Guesses* guesses
     OnNode* on_node
     bint apart_first  # a gang takes what is free on several nodes before jobs leave one for it
+    bint fast_first  # a gang over several nodes first looks on those of the kinds that make it fast

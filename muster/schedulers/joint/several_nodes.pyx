@@ -1,5 +1,6 @@
 """Gangs on as few nodes as hold them, where the jobs there make room if all gain from it, compiled."""
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
@@ -13,7 +14,7 @@ from muster.schedulers.allocation.draft_core cimport (
     remove_job,
     set_amounts,
 )
-from muster.schedulers.allocation.gangs_core cimport Gangs, need_of, need_on
+from muster.schedulers.allocation.gangs_core cimport Gangs, best_speed_on, need_of, need_on
 from muster.schedulers.allocation.resource_fill cimport divide_node, raise_gang
 from muster.schedulers.joint.free_nodes cimport Chosen, fewest_nodes
 from muster.schedulers.joint.node_gains cimport counted_speed
@@ -23,10 +24,15 @@ cdef double _EPSILON = 1e-9
 
 
 cdef bint place_apart(Search* search, int64_t at) noexcept nogil:
-    """Place a job on as few nodes as have its GPUs, else on as few as have what it needs; whether it has a place."""
+    """Place a job on as few nodes as have its GPUs, else on as few as have what it needs; whether it has a place.
+
+    With `fast_first` before that on nodes of the kinds that make it fastest, if they have its whole demand.
+    """
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
+    if search.fast_first and _place_where_fast(search, at):
+        return True
     if not search.apart_first and place_on_fewest(search, at):
         return True
     if _choose_fewest(search, at, NULL) == 0:
@@ -37,6 +43,29 @@ cdef bint place_apart(Search* search, int64_t at) noexcept nogil:
         place_on_chosen(search, at, best)
         return True
     return _choose_fewest(search, at, fair) > 0 and join_nodes(search, at)
+
+
+cdef bint _place_where_fast(Search* search, int64_t at) noexcept nogil:
+    """Place a job with its demand on nodes of the fastest kinds that have room, but not where it is slowest."""
+    cdef Gangs* gangs = search.gangs
+    cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
+    cdef int64_t kind, nodes = 0
+    cdef double slowest = INFINITY, below = INFINITY, most, speed
+    for kind in range(gangs.kind_count):
+        slowest = min(slowest, best_speed_on(gangs, at, kind))
+    while nodes == 0:
+        most = slowest
+        for kind in range(gangs.kind_count):
+            speed = best_speed_on(gangs, at, kind)
+            if speed < below:
+                most = max(most, speed)
+        if most <= slowest + _EPSILON:
+            return False
+        search.chosen.at_least = below = most
+        nodes = _choose_fewest(search, at, best)
+        search.chosen.at_least = 0.0
+    place_on_chosen(search, at, best)
+    return True
 
 
 cdef int64_t place_on_fewest(Search* search, int64_t at) noexcept nogil:
