@@ -220,6 +220,16 @@ def test_a_gang_that_is_alike_on_all_types_has_gpus_of_two() -> None:
     assert gang.rows() == [("2", 20.0, ["a100", "v100"])]
 
 
+def test_what_a_gang_on_two_types_holds_counts_on_each() -> None:
+    """It holds four V100s and two A100s, so that four of each are left; the others are faster on A100s."""
+    gang = job(0, 10_000, gpus=6, model="alike", preemptible=False)
+    trace = jobs_of(gang, *(job(10, 400, gpus=gpus, model="resnet18") for gpus in (4, 2)))
+    models = ON_TYPES | {"alike": on_types(synergy_models()["gnmt"], {"a100": 1.0, "v100": 1.0})}
+    result = run(trace, TWO_TYPES, "las+joint", models=models)
+    held = types_held(result).filter(pl.col("from_seconds") <= 10).sort("job_id")
+    assert held.rows() == [("0", 0.0, ["a100", "v100"]), ("1", 10.0, ["a100"]), ("2", 10.0, ["v100"])]
+
+
 def test_the_job_that_gains_more_has_the_faster_type() -> None:
     """Both want four GPUs on one machine; the one to which an A100 matters is submitted later."""
     rows = (

@@ -93,15 +93,24 @@ def types_of(snapshot: Snapshot) -> Ints:
 
 
 def present_sizes(given: AllocationInput) -> TypedSizes:
-    """What running jobs hold and on which type, the elastic ones; what all others ask for, on any type."""
+    """What running jobs hold and on which type, the elastic ones; what all others ask for, on any type.
+
+    A gang on several types is on any.
+    """
     jobs, books, gpus = given.snapshot.jobs, given.snapshot.ledger.books, given.snapshot.jobs.gpus
     resized = np.flatnonzero(jobs.elastic & jobs.running & (jobs.held_gpus > 0))
     gpus[resized] = np.rint(jobs.held_gpus[resized]).astype(np.int64)
     types = np.full(len(jobs), ANY_TYPE)
     if len(types_of(given.snapshot)) > 1:
         heads = books.heads[jobs.index]
-        here = heads >= 0
-        types[here] = books.nodes["gpu_type"][books.rows["node"][heads[here]]]
+        here = np.flatnonzero(heads >= 0)
+        row = heads[here]
+        types[here] = first = books.nodes["gpu_type"][books.rows["node"][row]]
+        while len(here):
+            mixed = books.nodes["gpu_type"][books.rows["node"][row]] != first
+            types[here[mixed]] = ANY_TYPE
+            row = books.rows["next"][row]
+            here, first, row = here[row >= 0], first[row >= 0], row[row >= 0]
     return TypedSizes(np.arange(len(jobs)), gpus, types)
 
 
@@ -156,7 +165,7 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     jobs = given.snapshot.jobs
     sizes = _every_size(given, given.ranked[given.opened.movable[given.ranked]])
     now = present_sizes(given).rows(sizes.at)
-    moves = (sizes.gpu_type != now.gpu_type) & (sizes.gpu_type != ANY_TYPE)
+    moves = (sizes.gpu_type != now.gpu_type) & (sizes.gpu_type != ANY_TYPE) & (now.gpu_type != ANY_TYPE)
     changed = jobs.running[sizes.at] & ((sizes.gpus != now.gpus) | moves)
     known = _known_factor(given, sizes, 1 - _lost_by_resize(given)[sizes.at] * changed)
     runs = known > 0
@@ -186,21 +195,9 @@ def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
 
 
 def _gpus_left(given: AllocationInput, types: Ints) -> Ints:
-    """Return the GPUs of each type that are not held by running jobs which keep what they have."""
-    jobs, nodes = given.snapshot.jobs, given.snapshot.ledger.books.nodes
-    others = jobs.running & ~given.opened.movable
-    usable = (nodes["capacity"][:, GPU] - nodes["unavailable"][:, GPU]) / MICRO
-    held = present_sizes(given).gpu_type
-    return np.array(
-        [
-            max(
-                int(usable[is_type(nodes["gpu_type"], each)].sum())
-                - int(np.ceil(jobs.held_gpus[others & is_type(held, each)].sum())),
-                0,
-            )
-            for each in types.tolist()
-        ]
-    )
+    """Return the whole GPUs of each type that are not held by running jobs which keep what they have."""
+    of_node, left = given.snapshot.ledger.books.nodes["gpu_type"], np.maximum(given.opened.free[:, 0], 0)
+    return np.array([int(left[is_type(of_node, each)].sum()) for each in types.tolist()])
 
 
 def _used(sizes: TypedSizes, types: Ints) -> Ints:
