@@ -52,6 +52,17 @@ def test_a_gang_takes_one_of_the_machines_left_free() -> None:
     assert len(nodes_of(result, "1")) == 1
 
 
+@pytest.mark.parametrize("order", ["fifo", "las"])
+def test_a_job_is_on_the_nodes_that_make_it_fast(order: str) -> None:
+    """Three nodes have one core a GPU, two have four; another gang communicates, so that places differ."""
+    few, many = small_cluster(2, 3, racks=1), small_cluster(2, 2, racks=1)
+    nodes = [replace(node, cpus=2.0) for node in few.nodes]
+    nodes += [replace(node, name=f"many{at}", cpus=8.0) for at, node in enumerate(many.nodes)]
+    trace = jobs_of(gang(2, 400, model="chatty"), gang(3, 1_000, model="linear"))
+    result = run(trace, replace(few, nodes=tuple(nodes)), f"{order}+joint", models=MODELS, **ONE_RACK)
+    assert nodes_of(result, "1") == ["many0", "many1"]
+
+
 def crowded(restart_cost_seconds: float) -> Run:
     """A gang that only finds one GPU on each of two machines, until one of them becomes free at 100 s."""
     trace = jobs_of(gang(3, 300), gang(3, 9_000), gang(2, 2_000, model="chatty", submit_seconds=1))

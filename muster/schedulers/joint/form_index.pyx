@@ -36,10 +36,13 @@ cdef void begin_index(FormIndex* index, Gangs* gangs, int64_t rack_count, int64_
 
 
 cdef Room* room_of(
-    FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t* held
+    FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t kinds, int64_t* held
 ) noexcept nogil:
-    """The nodes as a job with a need sees them now; `held` is by node the GPUs of running jobs without a place."""
-    cdef Room* room = &index.rooms[_number_of_room(index, gangs, at, need)]
+    """The nodes of some kinds as a job with a need sees them now.
+
+    `held` is by node the GPUs of running jobs without a place.
+    """
+    cdef Room* room = &index.rooms[_number_of_room(index, gangs, at, need, kinds)]
     cdef int64_t node
     cdef size_t i
     if room.known == 0:
@@ -57,19 +60,21 @@ cdef Room* room_of(
     return room
 
 
-cdef int64_t _number_of_room(FormIndex* index, Gangs* gangs, int64_t at, int64_t* need) noexcept nogil:
-    """The number of the room for a job with a need, which is new where no job had the same need."""
+cdef int64_t _number_of_room(FormIndex* index, Gangs* gangs, int64_t at, int64_t* need, int64_t kinds) noexcept nogil:
+    """The number of the room for a job with a need, which is new where no job had the same need on these kinds."""
     cdef int64_t* known = NULL
     cdef int64_t number = 0
     cdef Room room
-    if need != NULL:
+    if need != NULL and kinds == ALL_KINDS:
         known = &index.of_class[gangs.classes[at]]
         if known[0] >= 0:
             return known[0]
-    while number < <int64_t> index.rooms.size() and not _are_equal(gangs, index.rooms[number].need, need):
+    while number < <int64_t> index.rooms.size() and not (
+        index.rooms[number].kinds == kinds and _are_equal(gangs, index.rooms[number].need, need)
+    ):
         number += 1
     if number == <int64_t> index.rooms.size():
-        room.need, room.known = need, 0
+        room.need, room.kinds, room.known = need, kinds, 0
         index.rooms.push_back(room)
     if known != NULL:
         known[0] = number
@@ -95,7 +100,7 @@ cdef void _update(
     cdef int64_t before = room.fit[node], fit = 0, number
     if room.need != NULL:
         here = need_on(gangs, room.need, node)
-    if free_on(draft, node)[0] > 0:
+    if free_on(draft, node)[0] > 0 and room.kinds >> gangs.kind_of_node[node] & 1:
         fit = max(gpus_that_fit(draft, node, here), <int64_t> 0)
     if fit == before and held == room.held[node]:
         return

@@ -1,11 +1,13 @@
 """The fastest form of place on a network that has room for a job, compiled."""
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
 from muster.schedulers.allocation.draft_core cimport Draft, NodePart, add_part, free_on, set_amounts
-from muster.schedulers.allocation.gangs_core cimport Gangs, allowed_nodes, forms_of, need_of, need_on
+from muster.schedulers.allocation.gangs_core cimport Gangs, allowed_nodes, best_speed_on, forms_of, need_of, need_on
 from muster.schedulers.allocation.resource_fill cimport form_of
 from muster.schedulers.joint.form_index cimport (
+    ALL_KINDS,
     Room,
     find_evenly,
     find_machine,
@@ -64,13 +66,15 @@ cdef bint may_share_machine(Search* search, int64_t at) noexcept nogil:
 cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
     """Place a job with its demand on the fastest form that has room; whether it has a place.
 
-    Where it ran it stays, if it has room there and no form with room is faster.
+    Where it ran it stays, if it has room there and no form with room is faster. If some kinds of nodes make it faster
+    than others, it looks on those first, for forms with which it is as fast as on the others.
     """
     cdef Network* network = search.network
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef FormsOfGang forms = forms_of(gangs, at)
-    cdef int64_t number, part = network.before.first[at], node, own = -1
+    cdef int64_t number, part = network.before.first[at], node, kinds, own = -1
+    cdef double level, below
     cdef Room* room
     if part >= 0:
         own = form_of(network.before, gangs, at, forms)
@@ -82,23 +86,53 @@ cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
         network.awaits[at] = False
     if network.free_gpus < gangs.gpus[at]:
         return False
-    room = room_of(&network.index, search.draft, gangs, at, best, network.held_here)
-    for number in range(forms.count):
-        if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:
+    level = INFINITY
+    while True:
+        kinds = _next_kinds(gangs, at, &level, &below)
+        room = room_of(&network.index, search.draft, gangs, at, best, kinds, network.held_here)
+        for number in range(forms.count):
+            if forms.kinds[3 * number] < 0 or forms.speeds[number] < max(network.enough * forms.speeds[0], below):
+                break
+            if (
+                own >= 0
+                and forms.speeds[own] >= forms.speeds[number] * (1 - _EPSILON)
+                and _stay(search, at, best, room)
+            ):
+                return True
+            if _find_form(search, at, &forms.kinds[3 * number], room):
+                place_on_chosen(search, at, best)
+                return True
+        if kinds == ALL_KINDS:
             return False
-        if own >= 0 and forms.speeds[own] >= forms.speeds[number] * (1 - _EPSILON) and _stay(search, at, best, room):
-            return True
-        if _find_form(search, at, &forms.kinds[3 * number], room):
-            place_on_chosen(search, at, best)
-            return True
-    return False
+
+
+cdef int64_t _next_kinds(Gangs* gangs, int64_t at, double* level, double* below) noexcept nogil:
+    """The kinds of nodes, a bit each, that make a job as fast as the next speed under `level`; ALL_KINDS: the slowest.
+
+    `level` becomes that speed, and `below` the next one, 0 after the slowest: no form that is slower is worth a look.
+    """
+    cdef int64_t kind, kinds = 0
+    cdef double most = 0.0, speed
+    below[0] = 0.0
+    for kind in range(gangs.kind_count):
+        speed = best_speed_on(gangs, at, kind)
+        if speed < level[0] - _EPSILON:
+            most = max(most, speed)
+    for kind in range(gangs.kind_count):
+        speed = best_speed_on(gangs, at, kind)
+        if speed >= most - _EPSILON:
+            kinds |= <int64_t> 1 << kind
+        else:
+            below[0] = max(below[0], speed)
+    level[0] = most
+    return ALL_KINDS if below[0] == 0 else kinds
 
 
 cdef bint join_on_form(Search* search, int64_t at) noexcept nogil:
     """Place a job on the fastest form where the jobs make room for it and all gain; whether it has a place."""
     cdef FormsOfGang forms = forms_of(search.gangs, at)
     cdef Network* network = search.network
-    cdef Room* room = room_of(&network.index, search.draft, search.gangs, at, NULL, network.held_here)
+    cdef Room* room = room_of(&network.index, search.draft, search.gangs, at, NULL, ALL_KINDS, network.held_here)
     cdef int64_t number
     for number in range(forms.count):
         if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:
