@@ -38,7 +38,7 @@ class Problem:
     books: Books
     cost: Floats
     running: ForRunning
-    apart_first: bool
+    splits_freely: bool
 
 
 @st.composite
@@ -165,7 +165,7 @@ def test_a_job_comes_where_a_look_at_all_nodes_puts_it(problem: Problem) -> None
         where = expected(problem, at)
         draft = problem.draft.copy()
         place_jointly(
-            draft, problem.gangs, np.array([at]), problem.cost, problem.running, problem.apart_first
+            draft, problem.gangs, np.array([at]), problem.cost, problem.running, problem.splits_freely
         )
         if where is not None:
             assert {node: gpus for node, gpus, *_ in held(draft).get(at, [])} == where
@@ -238,7 +238,7 @@ def in_steps(problem: Problem, order: Sequence[int]) -> None:
         constraint[at] = gangs.constraint[at]
         alone = gangs._replace(constraint=constraint, node_allowed=np.vstack([gangs.node_allowed, nowhere]))
         before = draft.copy()
-        place_jointly(draft, alone, np.array([at]), problem.cost, problem.running, problem.apart_first)
+        place_jointly(draft, alone, np.array([at]), problem.cost, problem.running, problem.splits_freely)
         left = np.flatnonzero((before.first >= 0) & (draft.first < 0)).tolist()
         worth = {
             other: gangs.weight[other]
@@ -265,13 +265,18 @@ def test_a_plan_is_that_of_searches_that_remember_nothing(problem: Problem, data
         np.array(order[:first], np.int64),
         problem.cost,
         problem.running,
-        problem.apart_first,
+        problem.splits_freely,
     )
     fixed: Bools = (problem.draft.first >= 0) & (np.arange(count) % 3 == 0)
     problem.draft.movable[fixed] = False
     at_once = problem.draft.copy()
     place_jointly(
-        at_once, problem.gangs, np.array(order, np.int64), problem.cost, problem.running, problem.apart_first
+        at_once,
+        problem.gangs,
+        np.array(order, np.int64),
+        problem.cost,
+        problem.running,
+        problem.splits_freely,
     )
     in_steps(problem, order)
     assert held(at_once) == held(problem.draft)
@@ -306,9 +311,14 @@ def test_runs_are_those_of_searches_that_remember_nothing(seed: int, order: str)
         )
 
     def slowly(
-        draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning, apart_first: bool
+        draft: PlacementDraft,
+        gangs: Gangs,
+        order: Ints,
+        cost: Floats,
+        running: ForRunning,
+        splits_freely: bool,
     ) -> None:
-        in_steps(Problem(gangs, draft, books, cost, running, apart_first), order.tolist())
+        in_steps(Problem(gangs, draft, books, cost, running, splits_freely), order.tolist())
 
     books = round_of(cluster, [("", 1)] * len(rows)).snapshot.ledger.books
     with_memory = simulated()

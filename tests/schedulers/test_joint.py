@@ -173,7 +173,7 @@ def test_a_gang_over_several_nodes_goes_where_it_is_fast() -> None:
         *(job(at, 1_000, gpus=gpus, model="linear", preemptible=False) for at, gpus in ((0, 4), (10, 3)))
     )
     result = run(trace, replace(few, nodes=nodes), "las+joint", models=MODELS)
-    fast, slow = 4 / 2.5, 1 / 2.5  # linear is as fast as it has cores, 1 with two and a half
+    fast, slow = 4 / 2.5, 1 / 2.5  # durations are those with the mean share of a GPU, two and a half cores
     assert finishes(result) == [1_000 / fast, 10 + 1_000 / slow]
 
 

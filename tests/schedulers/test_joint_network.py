@@ -53,14 +53,30 @@ def test_a_gang_takes_one_of_the_machines_left_free() -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "las"])
-def test_a_job_is_on_the_nodes_that_make_it_fast(order: str) -> None:
-    """Three nodes have one core a GPU, two have four; another gang communicates, so that places differ."""
+@pytest.mark.parametrize("reference", [4, 1])
+def test_a_job_is_on_the_nodes_that_make_it_fast(reference: int, order: str) -> None:
+    """Three nodes have two cores a GPU, two have four; another gang communicates, so that places differ."""
     few, many = small_cluster(2, 3, racks=1), small_cluster(2, 2, racks=1)
-    nodes = [replace(node, cpus=2.0) for node in few.nodes]
+    nodes = [replace(node, cpus=4.0) for node in few.nodes]
     nodes += [replace(node, name=f"many{at}", cpus=8.0) for at, node in enumerate(many.nodes)]
-    trace = jobs_of(gang(2, 400, model="chatty"), gang(3, 1_000, model="linear"))
-    result = run(trace, replace(few, nodes=tuple(nodes)), f"{order}+joint", models=MODELS, **ONE_RACK)
-    assert nodes_of(result, "1") == ["many0", "many1"]
+    trace = jobs_of(gang(2, 400, model="chatty"), gang(2, 1_000, model="linear"))
+    speeds = tuple((cores / reference,) for cores in range(1, 5))
+    linear = replace(MODELS["linear"], reference_cpus_per_gpu=float(reference), speed=speeds)
+    models = MODELS | {"linear": linear}
+    result = run(trace, replace(few, nodes=tuple(nodes)), f"{order}+joint", models=models, **ONE_RACK)
+    assert nodes_of(result, "1") == ["many0"]
+
+
+def test_a_fast_kind_counts_less_than_a_fast_place() -> None:
+    """With three and a half cores a GPU it is at 0.875 of its speed with four, over two nodes with four at 0.83."""
+    few, many = small_cluster(2, 1, racks=1), small_cluster(1, 2, racks=1)
+    nodes = [replace(node, cpus=7.0) for node in few.nodes]
+    nodes += [replace(node, name=f"many{at}", cpus=4.0) for at, node in enumerate(many.nodes)]
+    layers = {"linear": replace(CHATTY, gradient_gb=0.2)}
+    trace = jobs_of(gang(2, 1_000, model="linear"))
+    options: dict[str, Any] = {"models": MODELS, "layers": layers, "network": "physical"}
+    result = run(trace, replace(few, nodes=tuple(nodes)), "las+joint", **options)
+    assert nodes_of(result, "0") == ["n0"]
 
 
 def crowded(restart_cost_seconds: float) -> Run:

@@ -84,6 +84,22 @@ cdef inline double best_speed_on(Gangs* gangs, int64_t at, int64_t kind) noexcep
     return gangs.demands.choice_speed[gangs.demands.first_choice[pair + 1] - 1]
 
 
+cdef inline double next_speed(Gangs* gangs, int64_t at, double below) noexcept nogil:
+    """The largest of a job's best speeds on the kinds of nodes that is below another number; -1: there is none."""
+    cdef double speed, most = -1.0
+    cdef int64_t kind
+    for kind in range(gangs.kind_count):
+        speed = best_speed_on(gangs, at, kind)
+        if most < speed < below - 1e-9:
+            most = speed
+    return most
+
+
+cdef inline bint makes_fast(Gangs* gangs, int64_t at, int64_t node, double at_least) noexcept nogil:
+    """Whether a job may be so fast on a node."""
+    return at_least <= 0 or best_speed_on(gangs, at, gangs.kind_of_node[node]) >= at_least
+
+
 cdef inline ModelSpeed* model_on(Gangs* gangs, int64_t at, int64_t kind) noexcept nogil:
     """The record of a job's model that holds on a kind of node."""
     return &gangs.models[gangs.models[gangs.model[at]].on_type[gangs.kinds[kind].gpu_type]]

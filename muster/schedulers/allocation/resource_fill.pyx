@@ -449,14 +449,18 @@ cdef double gang_speed(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:
 
 
 cdef double _speed_on_network(Draft* draft, Gangs* gangs, int64_t at, double speed) noexcept nogil:
-    """The speed of a placed job that has this speed without communication, relative to its best place.
+    """The speed of a placed job that has this speed without communication, relative to its best place."""
+    cdef FormsOfGang forms = forms_of(gangs, at)
+    cdef ModelSpeed* model = model_on(gangs, at, gangs.kind_of_node[draft.node_parts[draft.first[at]].node])
+    return speed_on_form(model, forms, form_of(draft, gangs, at, forms), speed)
+
+
+cdef double speed_on_form(ModelSpeed* model, FormsOfGang forms, int64_t number, double speed) noexcept nogil:
+    """The speed on a form of place of a job that has this speed without communication, relative to its best place.
 
     An iteration takes as long as its input stage, or as compute and exposed communication if that is longer.
     """
-    cdef FormsOfGang forms = forms_of(gangs, at)
-    cdef double here = forms.speeds[form_of(draft, gangs, at, forms)], best = forms.speeds[0]
-    cdef ModelSpeed* model = model_on(gangs, at, gangs.kind_of_node[draft.node_parts[draft.first[at]].node])
-    cdef double reference = model.reference_seconds
+    cdef double here = forms.speeds[number], best = forms.speeds[0], reference = model.reference_seconds
     if (here == 1 and best == 1) or here <= 0 or speed <= 0:
         return speed
     return max(reference, model.compute_seconds / best) / max(reference / speed, model.compute_seconds / here)

@@ -8,13 +8,11 @@ from muster.schedulers.allocation.draft_core cimport Draft
 from muster.schedulers.allocation.gangs_core cimport Gangs
 from muster.schedulers.joint.free_nodes cimport Chosen
 
-cdef enum:
-    ALL_KINDS = -1
-
-# The nodes of a draft as jobs with one need see them, or those of some kinds.
+# The nodes of a draft as jobs with one need see them, or as those of one class do that have to be so fast.
 cdef struct Room:
     int64_t* need  # NULL: nothing
-    int64_t kinds  # a bit a kind; ALL_KINDS: every one
+    double at_least  # the speed; 0: any
+    int64_t job  # one of the class
     vector[int64_t] fit  # by node: GPUs that a job can have there
     vector[int64_t] held  # by node: GPUs of running jobs that have no place yet, as they are in the lists
     vector[uint64_t] lists  # by GPUs that a job can have and GPUs held: a bit a node
@@ -36,7 +34,7 @@ cdef struct FormIndex:
 
 cdef void begin_index(FormIndex* index, Gangs* gangs, int64_t rack_count, int64_t* held) noexcept nogil
 cdef Room* room_of(
-    FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t kinds, int64_t* held
+    FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, double at_least, int64_t* held
 ) noexcept nogil
 cdef void show_room(Room* room, Books* books) noexcept nogil
 cdef bint find_machine(

@@ -6,7 +6,7 @@ The places are those that `network_aware.find_form` finds by looking at every no
 from libcpp.algorithm cimport sort
 
 from muster.schedulers.allocation.draft_core cimport free_on
-from muster.schedulers.allocation.gangs_core cimport need_on
+from muster.schedulers.allocation.gangs_core cimport makes_fast, need_on
 from muster.schedulers.allocation.search_core cimport gpus_that_fit
 from muster.schedulers.placement.delay_scheduling cimport SPLIT, smallest_island
 
@@ -36,13 +36,13 @@ cdef void begin_index(FormIndex* index, Gangs* gangs, int64_t rack_count, int64_
 
 
 cdef Room* room_of(
-    FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t kinds, int64_t* held
+    FormIndex* index, Draft* draft, Gangs* gangs, int64_t at, int64_t* need, double at_least, int64_t* held
 ) noexcept nogil:
-    """The nodes of some kinds as a job with a need sees them now.
+    """The nodes as a job with a need sees them now that has to be so fast.
 
     `held` is by node the GPUs of running jobs without a place.
     """
-    cdef Room* room = &index.rooms[_number_of_room(index, gangs, at, need, kinds)]
+    cdef Room* room = &index.rooms[_number_of_room(index, gangs, at, need, at_least)]
     cdef int64_t node
     cdef size_t i
     if room.known == 0:
@@ -60,25 +60,32 @@ cdef Room* room_of(
     return room
 
 
-cdef int64_t _number_of_room(FormIndex* index, Gangs* gangs, int64_t at, int64_t* need, int64_t kinds) noexcept nogil:
-    """The number of the room for a job with a need, which is new where no job had the same need on these kinds."""
+cdef int64_t _number_of_room(
+    FormIndex* index, Gangs* gangs, int64_t at, int64_t* need, double at_least
+) noexcept nogil:
+    """The number of the room for a job with a need, which is new where no job had the same need and speed to reach."""
     cdef int64_t* known = NULL
     cdef int64_t number = 0
     cdef Room room
-    if need != NULL and kinds == ALL_KINDS:
+    if need != NULL and at_least == 0:
         known = &index.of_class[gangs.classes[at]]
         if known[0] >= 0:
             return known[0]
-    while number < <int64_t> index.rooms.size() and not (
-        index.rooms[number].kinds == kinds and _are_equal(gangs, index.rooms[number].need, need)
-    ):
+    while number < <int64_t> index.rooms.size() and not _is_for(&index.rooms[number], gangs, at, need, at_least):
         number += 1
     if number == <int64_t> index.rooms.size():
-        room.need, room.kinds, room.known = need, kinds, 0
+        room.need, room.at_least, room.job, room.known = need, at_least, at, 0
         index.rooms.push_back(room)
     if known != NULL:
         known[0] = number
     return number
+
+
+cdef bint _is_for(Room* room, Gangs* gangs, int64_t at, int64_t* need, double at_least) noexcept nogil:
+    """Whether a room is that of a job with a need that has to be so fast."""
+    if room.at_least != at_least or not _are_equal(gangs, room.need, need):
+        return False
+    return at_least == 0 or gangs.classes[room.job] == gangs.classes[at]
 
 
 cdef bint _are_equal(Gangs* gangs, int64_t* one, int64_t* other) noexcept nogil:
@@ -100,7 +107,7 @@ cdef void _update(
     cdef int64_t before = room.fit[node], fit = 0, number
     if room.need != NULL:
         here = need_on(gangs, room.need, node)
-    if free_on(draft, node)[0] > 0 and room.kinds >> gangs.kind_of_node[node] & 1:
+    if free_on(draft, node)[0] > 0 and makes_fast(gangs, room.job, node, room.at_least):
         fit = max(gpus_that_fit(draft, node, here), <int64_t> 0)
     if fit == before and held == room.held[node]:
         return

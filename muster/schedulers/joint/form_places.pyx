@@ -4,10 +4,9 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
 from muster.schedulers.allocation.draft_core cimport Draft, NodePart, add_part, free_on, set_amounts
-from muster.schedulers.allocation.gangs_core cimport Gangs, allowed_nodes, best_speed_on, forms_of, need_of, need_on
-from muster.schedulers.allocation.resource_fill cimport form_of
+from muster.schedulers.allocation.gangs_core cimport Gangs, allowed_nodes, forms_of, need_of, need_on, next_speed
+from muster.schedulers.allocation.resource_fill cimport form_of, speed_on_form
 from muster.schedulers.joint.form_index cimport (
-    ALL_KINDS,
     Room,
     find_evenly,
     find_machine,
@@ -22,6 +21,7 @@ from muster.schedulers.joint.several_nodes cimport join_nodes, place_on_chosen
 from muster.schedulers.placement.delay_scheduling cimport MACHINE
 from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_on_machine
 
+from muster.speed.input_core cimport ModelSpeed
 from muster.speed.network.forms import EVENLY, IN_ISLAND, IN_RACK
 
 cdef int64_t _IN_ISLAND = IN_ISLAND
@@ -73,8 +73,9 @@ cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef FormsOfGang forms = forms_of(gangs, at)
-    cdef int64_t number, part = network.before.first[at], node, kinds, own = -1
-    cdef double level, below
+    cdef int64_t number, part = network.before.first[at], node, own = -1
+    cdef ModelSpeed* model = &gangs.models[gangs.model[at]]
+    cdef double speed, slower, least
     cdef Room* room
     if part >= 0:
         own = form_of(network.before, gangs, at, forms)
@@ -86,12 +87,15 @@ cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
         network.awaits[at] = False
     if network.free_gpus < gangs.gpus[at]:
         return False
-    level = INFINITY
-    while True:
-        kinds = _next_kinds(gangs, at, &level, &below)
-        room = room_of(&network.index, search.draft, gangs, at, best, kinds, network.held_here)
+    speed = next_speed(gangs, at, INFINITY)
+    while speed >= 0:
+        slower = next_speed(gangs, at, speed)
+        least = speed_on_form(model, forms, 0, slower)
+        room = room_of(&network.index, search.draft, gangs, at, best, speed if slower >= 0 else 0.0, network.held_here)
         for number in range(forms.count):
-            if forms.kinds[3 * number] < 0 or forms.speeds[number] < max(network.enough * forms.speeds[0], below):
+            if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:
+                break
+            if speed_on_form(model, forms, number, speed) < least:
                 break
             if (
                 own >= 0
@@ -102,37 +106,15 @@ cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
             if _find_form(search, at, &forms.kinds[3 * number], room):
                 place_on_chosen(search, at, best)
                 return True
-        if kinds == ALL_KINDS:
-            return False
-
-
-cdef int64_t _next_kinds(Gangs* gangs, int64_t at, double* level, double* below) noexcept nogil:
-    """The kinds of nodes, a bit each, that make a job as fast as the next speed under `level`; ALL_KINDS: the slowest.
-
-    `level` becomes that speed, and `below` the next one, 0 after the slowest: no form that is slower is worth a look.
-    """
-    cdef int64_t kind, kinds = 0
-    cdef double most = 0.0, speed
-    below[0] = 0.0
-    for kind in range(gangs.kind_count):
-        speed = best_speed_on(gangs, at, kind)
-        if speed < level[0] - _EPSILON:
-            most = max(most, speed)
-    for kind in range(gangs.kind_count):
-        speed = best_speed_on(gangs, at, kind)
-        if speed >= most - _EPSILON:
-            kinds |= <int64_t> 1 << kind
-        else:
-            below[0] = max(below[0], speed)
-    level[0] = most
-    return ALL_KINDS if below[0] == 0 else kinds
+        speed = slower
+    return False
 
 
 cdef bint join_on_form(Search* search, int64_t at) noexcept nogil:
     """Place a job on the fastest form where the jobs make room for it and all gain; whether it has a place."""
     cdef FormsOfGang forms = forms_of(search.gangs, at)
     cdef Network* network = search.network
-    cdef Room* room = room_of(&network.index, search.draft, search.gangs, at, NULL, ALL_KINDS, network.held_here)
+    cdef Room* room = room_of(&network.index, search.draft, search.gangs, at, NULL, 0.0, network.held_here)
     cdef int64_t number
     for number in range(forms.count):
         if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:

@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t
 from libcpp.algorithm cimport sort
 
 from muster.schedulers.allocation.draft_core cimport free_on
-from muster.schedulers.allocation.gangs_core cimport allowed_nodes, best_speed_on, need_on
+from muster.schedulers.allocation.gangs_core cimport allowed_nodes, makes_fast, need_on
 from muster.schedulers.allocation.search_core cimport fewest_nodes as fewest_of_all
 from muster.schedulers.allocation.search_core cimport gpus_that_fit
 
@@ -55,9 +55,7 @@ cdef void update_node(FreeNodes* free, Draft* draft, int64_t node) noexcept nogi
 
 cdef inline bint _is_open(Gangs* gangs, int64_t at, Chosen* chosen, int64_t node) noexcept nogil:
     """Whether a node is not chosen yet, and makes the job as fast as it has to be."""
-    if chosen.gpus[node] > 0:
-        return False
-    return chosen.at_least == 0 or best_speed_on(gangs, at, gangs.kind_of_node[node]) >= chosen.at_least
+    return chosen.gpus[node] == 0 and makes_fast(gangs, at, node, chosen.at_least)
 
 
 cdef bint _may_take(

@@ -246,8 +246,8 @@ def _place(given: AllocationInput, gangs: Gangs, draft: PlacementDraft, order: I
     snapshot = given.snapshot
     if not snapshot.resize_restarts:
         fill_all(draft, gangs)
-    apart_first = given.stops_jobs and snapshot.size_speeds is None  # several nodes are as good as one
-    place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs), apart_first)
+    splits_freely = given.stops_jobs and snapshot.size_speeds is None
+    place_jointly(draft, gangs, order, lost, for_running(given.stops_jobs), splits_freely)
 
 
 def _only_gpus_are_short(given: AllocationInput) -> bool:

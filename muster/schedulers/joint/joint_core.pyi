@@ -4,7 +4,7 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.worth import ForRunning
 
 def place_jointly(
-    draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning, apart_first: bool
+    draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats, running: ForRunning, splits_freely: bool
 ) -> None: ...
 def place_on_network(
     books: Books,

@@ -35,20 +35,20 @@ cdef struct Refused:
     double weight
 
 
-def place_jointly(draft, gangs, order, cost, running, apart_first):
+def place_jointly(draft, gangs, order, cost, running, splits_freely):
     """Place the jobs of `order` that have no place, each where the worth of all gains most, if it gains at all.
 
     A job whose place is taken comes once more at the end.
 
-    `apart_first`: a gang takes what is free on several nodes before jobs leave one for it, if all nodes are of a kind;
-    if they are not, a gang over several nodes first looks on those that make it fast.
+    `splits_freely`: several nodes are as good as one. If all are of a kind, a gang takes what is free on several before
+    jobs leave one for it; else a gang over several first looks on those that make it fast.
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef ForRunning counts = for_running_of(running)
     cdef Search search = Search(&plan, &jobs, floats(cost).at, &counts, NULL, NULL, NULL, NULL, NULL, False, False)
-    search.apart_first = apart_first and jobs.kind_count == 1
-    search.fast_first = apart_first and jobs.kind_count > 1 and not jobs.even
+    search.apart_first = splits_freely and jobs.kind_count == 1
+    search.fast_first = splits_freely and jobs.kind_count > 1 and not jobs.even
     _place_all(&search, ints(order))
 
 

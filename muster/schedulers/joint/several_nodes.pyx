@@ -14,7 +14,7 @@ from muster.schedulers.allocation.draft_core cimport (
     remove_job,
     set_amounts,
 )
-from muster.schedulers.allocation.gangs_core cimport Gangs, best_speed_on, need_of, need_on
+from muster.schedulers.allocation.gangs_core cimport Gangs, need_of, need_on, next_speed
 from muster.schedulers.allocation.resource_fill cimport divide_node, raise_gang
 from muster.schedulers.joint.free_nodes cimport Chosen, fewest_nodes
 from muster.schedulers.joint.node_gains cimport counted_speed
@@ -49,23 +49,17 @@ cdef bint _place_where_fast(Search* search, int64_t at) noexcept nogil:
     """Place a job with its demand on nodes of the fastest kinds that have room, but not where it is slowest."""
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
-    cdef int64_t kind, nodes = 0
-    cdef double slowest = INFINITY, below = INFINITY, most, speed
-    for kind in range(gangs.kind_count):
-        slowest = min(slowest, best_speed_on(gangs, at, kind))
-    while nodes == 0:
-        most = slowest
-        for kind in range(gangs.kind_count):
-            speed = best_speed_on(gangs, at, kind)
-            if speed < below:
-                most = max(most, speed)
-        if most <= slowest + _EPSILON:
-            return False
-        search.chosen.at_least = below = most
+    cdef double speed = next_speed(gangs, at, INFINITY), slower = next_speed(gangs, at, speed)
+    cdef int64_t nodes
+    while slower >= 0:
+        search.chosen.at_least = speed
         nodes = _choose_fewest(search, at, best)
         search.chosen.at_least = 0.0
-    place_on_chosen(search, at, best)
-    return True
+        if nodes > 0:
+            place_on_chosen(search, at, best)
+            return True
+        speed, slower = slower, next_speed(gangs, at, slower)
+    return False
 
 
 cdef int64_t place_on_fewest(Search* search, int64_t at) noexcept nogil:
