@@ -29,13 +29,18 @@ def _synergy(given: argparse.Namespace) -> Iterator[str]:
     return synergy.lines(given.scheduler or _ORDERS, given.seeds, given.only, settings)
 
 
+def _random(given: argparse.Namespace) -> Iterator[str]:
+    worlds = random_worlds.GROUNDS[given.ground]
+    return random_worlds.lines(given.scheduler or ("gittins",), given.seeds, given.only, worlds)
+
+
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
     "dally-tuning": lambda given: dally.lines(given.only, given.jobs_share, given.seeds, tuning=True),
     "everyday": lambda given: everyday.lines(given.only, given.reference, given.seeds),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
-    "random": lambda given: random_worlds.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
+    **dict.fromkeys(random_worlds.GROUNDS, _random),
     **dict.fromkeys(synergy.GROUNDS, _synergy),
 }
 """Grounds whose jobs are generated: the lines of their tables."""
@@ -77,8 +82,8 @@ def main() -> None:
         type=int,
         metavar="N",
         help="Seeds on the grounds of generated jobs; on everyday, drafts of each queue: other seeds, or the log with "
-        "times that are 5 %% off at most; on random, worlds, each once more "
-        "with another queue after 150 (default: 10, on everyday 1, on random 150).",
+        "times that are 5 %% off at most; on random and random-tuning, worlds, each once more with another queue after "
+        "all of them (default: 10, on everyday 1, on random 150, on random-tuning 200).",
     )
     parser.add_argument(
         "--table",
@@ -113,14 +118,15 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.seeds is None:
-        arguments.seeds = {"everyday": 1, "random": random_worlds.WORLDS}.get(arguments.ground, 10)
+        worlds = {ground: len(numbers) for ground, numbers in random_worlds.GROUNDS.items()}
+        arguments.seeds = ({"everyday": 1} | worlds).get(arguments.ground, 10)
     if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
     if (arguments.shared_speeds or arguments.moves_pause) and arguments.ground not in LEARNING:
         parser.error("--shared-speeds and --moves-pause: only on the grounds elastic and elastic-further")
     if arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
-    if arguments.ground in ("dally-tuning", "everyday", "random") and arguments.table:
+    if arguments.ground in ("dally-tuning", "everyday", *random_worlds.GROUNDS) and arguments.table:
         parser.error(f"--table: the ground {arguments.ground} has none but its own")
     for line in _lines(arguments):
         print(line, flush=True)

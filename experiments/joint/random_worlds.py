@@ -24,7 +24,12 @@ ON_NETWORK, OWN_ORDER = "least-loss", "dally-plus"
 NEARLY = 1.01
 """A mean completion time that is at most so many times that of the best rival."""
 JOBS = 250
-WORLDS = 150
+WORLDS = range(150)
+"""Numbers of the worlds on which nothing of joint was chosen."""
+TUNING = range(1_000, 1_200)
+"""Those on which it was decided; they are drawn in the same way."""
+GROUNDS: Mapping[str, range] = {"random": WORLDS, "random-tuning": TUNING}
+"""The worlds of each ground."""
 _BETWEEN_QUEUES = 100_000
 _NETWORK_MODELS = ("vgg11", "bert-large", "resnet50", "mobilenetv3-small")
 _SIZES: Sequence[Mapping[int, float]] = (
@@ -62,9 +67,8 @@ class World:
         return figures(scheduler, submit, finish)
 
 
-def world(number: int) -> World:
-    """The same for a number for ever; after all worlds each comes again, with another queue of the same kind."""
-    kind, queue = number % WORLDS, number // WORLDS
+def world(kind: int, queue: int = 0) -> World:
+    """The same for a number for ever; another queue is of the same kind."""
     chance = Random(kind)
     nodes, gpus = chance.choice([4, 6, 8, 12]), chance.choice([2, 4, 8, 8])
     cpus, memory = chance.choice([1.5, 2, 3, 4, 6, 8]), chance.choice([20, 30, 45, 62.5])
@@ -140,13 +144,16 @@ def _seconds(kind: str, mean: float, random: np.random.Generator) -> Floats:
     return np.where(random.random(JOBS) < 0.8, mean / 5, mean * 4)
 
 
-def lines(orders: Sequence[str], worlds: int, only: str) -> Iterator[str]:
-    """A line for each world: mean JCT, p99 and makespan of joint over the best rival in each; then over all."""
+def lines(orders: Sequence[str], count: int, only: str, worlds: range = WORLDS) -> Iterator[str]:
+    """A line for each world: mean JCT, p99 and makespan of joint over the best rival in each; then over all.
+
+    After all worlds each comes again, with another queue.
+    """
     for order in orders:
         ratios: dict[str, list[float]] = {}
         best = []
-        for number in range(worlds):
-            given = world(number)
+        for number in range(count):
+            given = world(worlds[number % len(worlds)], number // len(worlds))
             if only not in given.name:
                 continue
             joint = given.figures(f"{order}+joint")

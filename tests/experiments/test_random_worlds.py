@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.joint.random_worlds import JOBS, OWN_ORDER, WORLDS, lines, world
+from experiments.joint.random_worlds import JOBS, OWN_ORDER, TUNING, WORLDS, lines, world
 
 NUMBERS = range(24)
 
 
 def test_a_number_is_a_world() -> None:
     for number in NUMBERS:
-        first, again, other = world(number), world(number), world(number + WORLDS)
+        first, again, other = world(number), world(number), world(number, queue=1)
         assert (first.name, first.cluster) == (again.name, again.cluster) == (other.name, other.cluster)
         assert first.trace.jobs.equals(again.trace.jobs)
         assert not first.trace.jobs.equals(other.trace.jobs)
@@ -40,3 +40,10 @@ def test_each_rival_of_a_world_has_a_line() -> None:
     assert [line.split()[2] for line in over_all[:-1]] == world(1).rivals("las")
     assert ["2 worlds" in line for line in over_all] == [True] * 5 + [False] * 2 + [True]
     assert list(lines(["las"], 2, "no such world")) == []
+
+
+def test_after_all_worlds_each_has_another_queue() -> None:
+    two = list(lines(["las"], 2, "", range(1, 2)))[:2]
+    assert two[0].partition("GPUs,")[2] == two[1].partition("GPUs,")[2]
+    assert two[0] != two[1].replace("las    1", "las    0", 1)
+    assert not set(TUNING) & set(WORLDS)
