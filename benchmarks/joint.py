@@ -97,6 +97,16 @@ def on_servers(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluste
     return trace, parse_cluster(f"{nodes}x8gpu,24cpu,500gb")
 
 
+def elastic(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
+    """The same, and a fifth of the jobs may have a quarter of their GPUs to twice as many."""
+    trace, cluster = on_servers(nodes, arrivals)
+    gpus = pl.col("gpus")
+    varies = pl.int_range(pl.len()) % 5 == 0
+    least = pl.when(varies).then(gpus // 4).otherwise(gpus).clip(1)
+    most = pl.when(varies).then(gpus * 2).otherwise(gpus)
+    return replace(trace, jobs=trace.jobs.with_columns(min_gpus=least, max_gpus=most)), cluster
+
+
 def on_network(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
     """Dally's models, links and racks of eight machines."""
     jobs = columns(arrivals, np.random.default_rng(0))
@@ -108,7 +118,7 @@ def on_network(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluste
     )
 
 
-WORLDS = {"servers": on_servers, "network": on_network, "uplinks": on_network}
+WORLDS = {"servers": on_servers, "elastic": elastic, "network": on_network, "uplinks": on_network}
 """On `uplinks` jobs on the same links slow each other."""
 
 

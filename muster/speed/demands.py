@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.cluster.distinct_rows import distinct_rows
 from muster.cluster.ledger_arrays import MICRO, Floats, Ints, NodeArray
 from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.speed.input_pipeline import ModelTable
@@ -128,8 +129,8 @@ class ResourceProfiles:
             numbers = self._number[model, capped]
         if some_ask:
             rows = np.column_stack([model[asks], capped[asks], requested[asks]])
-            distinct, which = np.unique(rows, axis=0, return_inverse=True)
-            numbers[asks] = np.array([self._of_request(row) for row in distinct])[which.reshape(-1)]
+            distinct, which = distinct_rows(rows)
+            numbers[asks] = np.array([self._of_request(row) for row in distinct])[which]
         if self._classes > before:
             self._demands = self._of_all()
         return numbers, self._demands

@@ -26,11 +26,21 @@ class SizedModels:
         """The record of each gang of `model` that asked for `asked` GPUs and has `workers` of them."""
         others = np.flatnonzero(asked != workers)
         records = model.copy()
-        sizes = zip(model[others].tolist(), asked[others].tolist(), workers[others].tolist(), strict=True)
-        for at, size in zip(others.tolist(), sizes, strict=True):
+        if not len(others):
+            return records
+        sizes = np.column_stack([model[others], asked[others], workers[others]])
+        _, first, which = np.unique(
+            np.ravel_multi_index(tuple(sizes.T), tuple(sizes.max(axis=0) + 1)),
+            return_index=True,
+            return_inverse=True,
+        )
+        numbers = np.empty(len(first), np.int64)
+        for distinct in np.argsort(first).tolist():  # in the order in which they are asked for
+            size = tuple(sizes[first[distinct]].tolist())
             if size not in self._number:
                 self._number[size] = self._add(*size)
-            records[at] = self._number[size]
+            numbers[distinct] = self._number[size]
+        records[others] = numbers[which]
         return records
 
     @property

@@ -17,7 +17,8 @@ from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
-from muster.schedulers.joint.sizes import SizeOptions, best_sizes, gains_from_type
+from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
+from muster.schedulers.joint.sizes import gains_from_type
 from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
 from muster.workload.models import Compute, synergy_models

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.cluster.distinct_rows import distinct_rows
 from muster.cluster.ledger_arrays import MICRO, NONE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.columns import InfeasibleError, SolverTable
@@ -148,7 +149,7 @@ def _groups(gangs: Gangs, served: Ints, kinds: Ints) -> tuple[Ints, Ints]:
     rows = np.column_stack([gangs.classes[served], _reach(gangs, kinds)[gangs.constraint[served]]])
     reached = (rows[:, 1:] > 0).any(axis=1)
     group_of = np.full(len(served), -1)
-    groups, group_of[reached] = np.unique(rows[reached], axis=0, return_inverse=True)
+    groups, group_of[reached] = distinct_rows(rows[reached])
     return groups, group_of
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from muster.cluster.distinct_rows import distinct_rows
 from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
-from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -23,23 +21,13 @@ from muster.schedulers.joint.modelled_speeds import (
     modelled_speeds,
     of_type,
 )
-from muster.schedulers.workers_and_servers.smd import EXACT
+from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 
-_HALVINGS = 40
 _AT_MOST = 1.1
 """What an elastic job counts that is infinitely fast, where waiting counts 0 and its least size 0.1: as Sia has it."""
 _ALL_SIZES = 16
 """With bounds closer than this, a job may have every size between them."""
 _ALIKE = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class SizeOptions:
-    """What jobs may have, a row for each; the rows of a job follow each other, ascending by size."""
-
-    sizes: TypedSizes
-    worth: Floats
-    """Weighted speed on the machines of the type that suit the job best, less what changing a running job loses."""
 
 
 def learns_as_it_grows(snapshot: Snapshot) -> Bools:
@@ -153,11 +141,11 @@ def _on_types(given: AllocationInput, gangs: Gangs, gpu_type: Ints) -> Gangs:
     """
     nodes = given.snapshot.ledger.books.nodes["gpu_type"]
     pairs = np.column_stack([np.append(gangs.constraint, 0), np.append(gpu_type, ANY_TYPE)])
-    distinct, constraint = np.unique(pairs, axis=0, return_inverse=True)
+    distinct, constraint = distinct_rows(pairs)
     owner, wanted = distinct.T
     of_type = (wanted[:, None] == ANY_TYPE) | (wanted[:, None] == nodes)
     allowed = np.ascontiguousarray(gangs.node_allowed[owner] & of_type)
-    return gangs._replace(constraint=constraint.reshape(-1)[:-1], node_allowed=allowed)
+    return gangs._replace(constraint=constraint[:-1], node_allowed=allowed)
 
 
 def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
@@ -311,31 +299,51 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
 
     On any type where none of those has enough GPUs, or there is one type.
     """
-    jobs, types, stated = given.snapshot.jobs, types_of(given.snapshot), _stated_types(given)
-    per_node = given.snapshot.ledger.books.nodes["gpus"]
-    least, most, now = jobs.min_gpus, jobs.max_gpus, present_sizes(given)
-    rigid = ~jobs.elastic
-    least, most = np.where(rigid, jobs.gpus, least), np.where(rigid, jobs.gpus, most)
-    rows: list[tuple[int, int, int]] = []
-    room = {each: _most_gpus(given, each) for each in {ANY_TYPE, *types.tolist()}}
-    largest = {each: int(per_node[of_type(given, each)].max(initial=0)) for each in room}
-    for one in at.tolist():
-        few, present = int(least[one]), int(now.gpus[one])
-        many = max(few, min(int(most[one]), int(room[ANY_TYPE][one])))
-        every = many - few < _ALL_SIZES
-        enough = [each for each in stated[int(jobs.model[one])] if room[each][one] >= few]
-        for each in enough or [ANY_TYPE]:
-            top = min(many, max(few, int(room[each][one])))
-            own = present if each in (ANY_TYPE, now.gpu_type[one]) and present <= top else few
-            sizes = range(few, top + 1) if every else _sizes(few, top, own, largest[each])
-            rows += [(one, size, each) for size in sizes]
-    columns = np.array(rows, np.int64).reshape(-1, 3)
+    jobs, now = given.snapshot.jobs, present_sizes(given).rows(at)
+    types = np.unique(np.append(ANY_TYPE, types_of(given.snapshot)))
+    elastic, asked = jobs.elastic[at], jobs.gpus[at]
+    few = np.where(elastic, jobs.min_gpus[at], asked)
+    room = np.array([_most_gpus(given, each)[at] for each in types.tolist()])
+    many = np.maximum(few, np.minimum(np.where(elastic, jobs.max_gpus[at], asked), room[0]))
+    stated = _stated_types(given, types)[:, jobs.model[at]] & (room >= few)
+    stated[0] = ~stated.any(axis=0)
+    one, of = np.nonzero(stated.T)
+    top = np.minimum(many[one], np.maximum(few[one], room[of, one]))
+    keeps = is_type(now.gpu_type[one], types[of]) & (now.gpus[one] <= top)
+    own = np.where(keeps, now.gpus[one], few[one])
+    largest = _gpus_of_largest(given, types)[of]
+    row, gpus = _listed_sizes(
+        np.column_stack([few[one], top, own, largest, many[one] - few[one] < _ALL_SIZES])
+    )
     if len(types) > 1:
-        rank = np.empty(len(given.snapshot.jobs), np.int64)
-        rank[at] = np.arange(len(at))
-        columns = columns[np.lexsort([columns[:, 1], rank[columns[:, 0]]])]
-    found = TypedSizes(*np.ascontiguousarray(columns.T))
+        ascending = np.lexsort([gpus, one[row]])
+        row, gpus = row[ascending], gpus[ascending]
+    found = TypedSizes(at[one[row]], gpus, types[of[row]])
     return found.rows(_have_even_places(given, found)) if given.gangs.even else found
+
+
+def _listed_sizes(asks: Ints) -> tuple[Ints, Ints]:
+    """Return the sizes for each row of bounds, the size held, the largest machine and whether all sizes count.
+
+    With the number of the row of each.
+    """
+    distinct, kind = distinct_rows(asks)
+    choices = [
+        list(range(few, top + 1)) if every else _sizes(few, top, own, largest)
+        for few, top, own, largest, every in distinct.tolist()
+    ]
+    counts = np.array([len(each) for each in choices], np.int64)[kind]
+    row = np.repeat(np.arange(len(asks)), counts)
+    first = np.cumsum([0, *map(len, choices)])[kind]
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    every = np.array([size for each in choices for size in each], np.int64)
+    return row, every[first[row] + nth]
+
+
+def _gpus_of_largest(given: AllocationInput, types: Ints) -> Ints:
+    """Return the GPUs of the largest machine of each type."""
+    per_node = given.snapshot.ledger.books.nodes["gpus"]
+    return np.array([int(per_node[of_type(given, each)].max(initial=0)) for each in types.tolist()])
 
 
 def _have_even_places(given: AllocationInput, sizes: TypedSizes) -> Bools:
@@ -343,7 +351,7 @@ def _have_even_places(given: AllocationInput, sizes: TypedSizes) -> Bools:
     nodes, gangs = given.snapshot.ledger.books.nodes, given.gangs
     usable, requested = nodes["capacity"] - nodes["unavailable"], given.snapshot.jobs.requested_per_gpu
     asks = np.column_stack([requested[sizes.at], gangs.constraint[sizes.at], sizes.gpu_type, sizes.gpus])
-    distinct, kind = np.unique(asks, axis=0, return_inverse=True)
+    distinct, kind = distinct_rows(asks)
     possible = np.zeros(len(distinct), np.bool_)
     for row, ask in enumerate(distinct):
         need, (constraint, gpu_type, gpus) = ask[:-3], ask[-3:].tolist()
@@ -353,19 +361,23 @@ def _have_even_places(given: AllocationInput, sizes: TypedSizes) -> Bools:
         fit = fit[is_type(nodes["gpu_type"], gpu_type) & gangs.node_allowed[constraint]]
         parts = [part for part in range(1, min(gpus, len(fit)) + 1) if gpus % part == 0]
         possible[row] = any((fit >= gpus // part).sum() >= part for part in parts)
-    return possible[kind.reshape(-1)]
+    return possible[kind]
 
 
-def _stated_types(given: AllocationInput) -> list[list[int]]:
-    """Return by model the types whose speed it states, all where it states none; nothing where there is one type."""
-    types, names = types_of(given.snapshot).tolist(), given.snapshot.cluster.gpu_types
-    if types == [ANY_TYPE]:
-        return [[] for _ in given.snapshot.table.models]
-    stated = [
-        [each for each in types if model is not None and model.speed_on(names[each]) is not None]
-        for model in given.snapshot.table.models
-    ]
-    return [each or types for each in stated]
+def _stated_types(given: AllocationInput, types: Ints) -> Bools:
+    """Return by type, then by model, whether the model states its speed there, or for none; not for `ANY_TYPE`."""
+    names = given.snapshot.cluster.gpu_types
+    stated = np.array(
+        [
+            [
+                each != ANY_TYPE and model is not None and model.speed_on(names[each]) is not None
+                for model in given.snapshot.table.models
+            ]
+            for each in types.tolist()
+        ]
+    )
+    stated |= ~stated.any(axis=0) & (types != ANY_TYPE)[:, None]
+    return stated
 
 
 def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
@@ -374,7 +386,7 @@ def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
     usable = nodes["capacity"] - nodes["unavailable"]
     constraint = gangs.constraint if gpu_type != ANY_TYPE else np.zeros_like(gangs.constraint)
     asks = np.column_stack([given.snapshot.jobs.requested_per_gpu, constraint])
-    distinct, kind = np.unique(asks, axis=0, return_inverse=True)
+    distinct, kind = distinct_rows(asks)
     whole = usable[:, GPU] // MICRO
     most = np.zeros(len(distinct), np.int64)
     for at, ask in enumerate(distinct):
@@ -384,7 +396,7 @@ def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
         if gpu_type != ANY_TYPE:
             allowed = allowed & gangs.node_allowed[ask[-1]]
         most[at] = np.minimum(whole, room)[allowed].sum()
-    return most[kind.reshape(-1)]
+    return most[kind]
 
 
 def _known_seconds(given: AllocationInput, sizes: TypedSizes, machines: Ints | None = None) -> Floats:
@@ -412,62 +424,3 @@ def _sizes(least: int, most: int, present: int, largest: int) -> list[int]:
     """Powers of two, whole machines, the bounds and the present size."""
     between = {2**power for power in range(most.bit_length())} | set(range(largest, most + 1, largest))
     return sorted({least, most, present} | {size for size in between if least <= size <= most})
-
-
-def best_sizes(options: SizeOptions, types: Ints, gpus: Ints) -> Ints:
-    """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
-
-    On one type by the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains
-    most. On several types by a knapsack: no prices part jobs that are worth as much on each of them.
-    """
-    sizes = options.sizes
-    if not len(sizes.at):
-        return np.zeros(0, np.int64)
-    starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
-    if len(types) > 1:
-        usage = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0).astype(np.float64)
-        group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
-        optional = np.zeros(len(starts), np.bool_)
-        rows = choose(Columns(group, options.worth, usage, optional), gpus.astype(np.float64), EXACT).chosen
-        return np.sort(rows[rows != NOTHING])
-    low, high = 0.0, float((options.worth / sizes.gpus).max()) + 1e-9
-    taken = _at_price(options, starts, low)
-    if sizes.gpus[taken].sum() > gpus[0]:
-        for _ in range(_HALVINGS):
-            price = (low + high) / 2
-            if sizes.gpus[_at_price(options, starts, price)].sum() <= gpus[0]:
-                high = price
-            else:
-                low = price
-        taken = _at_price(options, starts, high)
-    return _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
-
-
-def _at_price(options: SizeOptions, starts: Ints, price: float) -> Ints:
-    """Return the best row of each job at a price of a GPU; jobs for which none is worth it have none."""
-    profit = options.worth - price * options.sizes.gpus
-    most = np.maximum.reduceat(profit, starts)
-    count = np.diff(starts, append=len(profit))
-    best = np.flatnonzero(profit == np.repeat(most, count))
-    _, first = np.unique(options.sizes.at[best], return_index=True)
-    rows: Ints = best[np.sort(first)]
-    return rows[profit[rows] > 0]
-
-
-def _with_rest(options: SizeOptions, taken: Ints, left: int) -> Ints:
-    """Return the taken rows, some of them raised to a better row of their job, the most worth for a GPU first."""
-    sizes = options.sizes
-    row_of = np.full(int(sizes.at.max()) + 1, -1)
-    row_of[sizes.at[taken]] = taken
-    while left > 0:
-        now = row_of[sizes.at]
-        more = sizes.gpus - np.where(now >= 0, sizes.gpus[now], 0)
-        gain = options.worth - np.where(now >= 0, options.worth[now], 0.0)
-        better = np.flatnonzero((more > 0) & (more <= left) & (gain > 0))
-        if not len(better):
-            break
-        best = int(better[np.argmax(gain[better] / more[better])])
-        row_of[sizes.at[best]] = best
-        left -= int(more[best])
-    rows: Ints = np.sort(row_of[row_of >= 0])
-    return rows

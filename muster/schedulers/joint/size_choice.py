@@ -1,0 +1,107 @@
+"""Which size each job takes: those of most worth together for the GPUs that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
+from muster.schedulers.joint.modelled_speeds import TypedSizes
+from muster.schedulers.workers_and_servers.smd import EXACT
+
+
+@dataclass(frozen=True, eq=False)
+class SizeOptions:
+    """What jobs may have, a row for each; the rows of a job follow each other, ascending by size."""
+
+    sizes: TypedSizes
+    worth: Floats
+    """Weighted speed on the machines of the type that suit the job best, less what changing a running job loses."""
+
+
+def best_sizes(options: SizeOptions, types: Ints, gpus: Ints) -> Ints:
+    """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
+
+    On one type by the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains
+    most. On several types by a knapsack: no prices part jobs that are worth as much on each of them.
+    """
+    sizes = options.sizes
+    if not len(sizes.at):
+        return np.zeros(0, np.int64)
+    starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
+    if len(types) > 1:
+        usage = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0).astype(np.float64)
+        group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
+        optional = np.zeros(len(starts), np.bool_)
+        rows = choose(Columns(group, options.worth, usage, optional), gpus.astype(np.float64), EXACT).chosen
+        return np.sort(rows[rows != NOTHING])
+    taken = _at_one_price(options, starts, int(gpus[0]))
+    return _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
+
+
+def _at_one_price(options: SizeOptions, starts: Ints, gpus: int) -> Ints:
+    """Return the best row of each job at the lowest price of a GPU at which they want no more than there are.
+
+    A job for which no row is worth it has none.
+    """
+    job, row, more, dense = _steps(options, starts)
+    order = np.argsort(-dense, kind="stable")
+    too_many = np.flatnonzero(np.cumsum(more[order]) > gpus)
+    if len(too_many):
+        taken = dense > dense[order[too_many[0]]]
+        job, row = job[taken], row[taken]
+    row_of = np.full(len(starts), NOTHING)
+    row_of[job] = row  # the last of each job
+    rows: Ints = row_of[row_of != NOTHING]
+    return rows
+
+
+def _steps(options: SizeOptions, starts: Ints) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return the steps in which jobs grow as the price of a GPU falls, those of a job in order.
+
+    For each the number of the job, its row, the GPUs that it adds and the price up to which they are worth it: each
+    step is the one that gains most for a GPU.
+    """
+    gpus, worth, counts = options.sizes.gpus, options.worth, np.diff(starts, append=len(options.worth))
+    of = np.repeat(np.arange(len(starts)), counts)
+    held, valued = np.zeros(len(starts), np.int64), np.zeros(len(starts))
+    price = np.full(len(starts), np.inf)
+    found = []
+    while True:
+        more, gain = gpus - held[of], worth - valued[of]
+        dense = np.where((more > 0) & (gain > 0), gain / np.maximum(more, 1), 0.0)
+        most = np.maximum.reduceat(dense, starts)
+        best = np.flatnonzero((dense == most[of]) & (dense > 0))
+        if not len(best):
+            break
+        row = best[np.diff(of[best], append=-1) != 0]  # the largest of each job
+        job = of[row]
+        price[job] = np.minimum(price[job], most[job])
+        found.append((job, row, more[row], price[job]))
+        held[job], valued[job] = gpus[row], worth[row]
+    if not found:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing, np.zeros(0)
+    job, row, step, prices = (np.concatenate(each) for each in zip(*found, strict=True))
+    return job, row, step, prices
+
+
+def _with_rest(options: SizeOptions, taken: Ints, left: int) -> Ints:
+    """Return the taken rows, some of them raised to a better row of their job, the most worth for a GPU first."""
+    sizes = options.sizes
+    row_of = np.full(int(sizes.at.max()) + 1, -1)
+    row_of[sizes.at[taken]] = taken
+    while left > 0:
+        now = row_of[sizes.at]
+        more = sizes.gpus - np.where(now >= 0, sizes.gpus[now], 0)
+        gain = options.worth - np.where(now >= 0, options.worth[now], 0.0)
+        better = np.flatnonzero((more > 0) & (more <= left) & (gain > 0))
+        if not len(better):
+            break
+        best = int(better[np.argmax(gain[better] / more[better])])
+        row_of[sizes.at[best]] = best
+        left -= int(more[best])
+    rows: Ints = np.sort(row_of[row_of >= 0])
+    return rows
