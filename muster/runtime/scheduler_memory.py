@@ -6,7 +6,7 @@ import io
 import pickle
 from typing import Any
 
-VERSION = 3
+VERSION = 4
 _PLAIN = frozenset({"set", "frozenset", "complex", "bytearray", "slice", "range"})
 _CONTAINERS = frozenset({"OrderedDict", "defaultdict", "deque"})
 _ARRAYS = frozenset({"_reconstruct", "_frombuffer", "scalar", "ndarray", "dtype"})

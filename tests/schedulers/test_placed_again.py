@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -17,9 +17,9 @@ from muster.schedulers.contract import Decision, Proposal, Snapshot, State
 from muster.schedulers.joint import joint
 from muster.schedulers.joint.joint import Joint
 from muster.schedulers.joint.looked_for import LookedFor
+from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
-from muster.schedulers.joint.remembered import Remembered
 from muster.schedulers.registry import build
 from muster.simulation.failures import Failures
 from muster.workload.generators.synergy import generate
@@ -41,8 +41,9 @@ def test_jobs_that_come_start_a_plan_again_once_they_count(monkeypatch: pytest.M
         made[given.snapshot.now] += 1
         place(given, *rest)
 
-    def less(cls: type[PlacedAgain], given: AllocationInput, most: Floats, worth: float) -> PlacedAgain:
-        known: PlacedAgain = remember(cls, given, most, worth - 1.0)
+    def less(cls: type[PlacedAgain], *made_of: Any) -> PlacedAgain:
+        *rest, worth = made_of
+        known: PlacedAgain = remember(cls, *rest, worth - 1.0)
         return known
 
     monkeypatch.setattr(joint, "_place", counted)
@@ -80,27 +81,6 @@ def test_on_a_network_others_are_made_once_more_if_they_may_win(
     assert made == drafts
 
 
-class Kept(Wrapped):
-    """Keeps what is remembered after each decision."""
-
-    def initial(self, cluster: Cluster) -> State:
-        self.kept: list[PlacedAgain | None] = []
-        return super().initial(cluster)
-
-    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
-        decision, after = super().decide(snapshot, state)
-        plans: Remembered | None = after["plans"]
-        self.kept.append(None if plans is None else plans.again)
-        return decision, after
-
-
-def test_no_plan_of_jobs_with_a_choice_of_sizes_is_remembered() -> None:
-    elastic = [job(60.0 * at, 2_000, model="cached", min_gpus=1, max_gpus=4) for at in range(8)]
-    scheduler = Kept(build("las+joint"))
-    run(jobs_of(*elastic), cluster_of(4, 2, memory_gb_per_gpu=5.0), scheduler, models=MODELS)
-    assert set(scheduler.kept) == {None}
-
-
 class OfBefore(Wrapped):
     """The memory of each decision is that of a version which remembered no plan."""
 
@@ -134,51 +114,100 @@ def test_room_for_a_promoted_job_is_made_without_a_plan(monkeypatch: pytest.Monk
     assert all(plans is None for plans in again)
 
 
-def test_what_a_plan_may_be_worth_is_as_defined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against dictionaries, in runs with gangs, protected jobs, nodes that fail, and few cores."""
-    remembered: dict[int, tuple[AllocationInput, Floats]] = {}
+def sized_jobs() -> list[dict[str, Any]]:
+    """Every second one may have a quarter of its GPUs to twice as many."""
+    return [
+        job(
+            120.0 * at,
+            900 + 400 * (at % 7),
+            gpus,
+            model=("cached", "")[at % 3 == 0],
+            min_gpus=least,
+            max_gpus=most,
+        )
+        for at in range(80)
+        for gpus in [(1, 2, 4)[at % 3]]
+        for least, most in [(max(gpus // 4, 1), 2 * gpus) if at % 2 else (gpus, gpus)]
+    ]
+
+
+@pytest.mark.parametrize("sized", [False, True])
+def test_what_a_plan_may_be_worth_is_as_defined(monkeypatch: pytest.MonkeyPatch, sized: bool) -> None:
+    """Against dictionaries, in runs with gangs, protected jobs, nodes that fail, few cores, jobs that change size."""
+    remembered: dict[int, Counted] = {}
     smaller = 0
     remember, may_be_worth = PlacedAgain.of.__func__, PlacedAgain.may_be_worth  # type: ignore[attr-defined]
 
-    def of(cls: type[PlacedAgain], given: AllocationInput, most: Floats, worth: float) -> PlacedAgain:
-        made: PlacedAgain = remember(cls, given, most, worth)
-        remembered[id(made)] = given, most
+    def of(
+        cls: type[PlacedAgain], given: AllocationInput, sizes: TypedSizes, most: Floats, worth: float
+    ) -> PlacedAgain:
+        made: PlacedAgain = remember(cls, given, sizes, most, worth)
+        remembered[id(made)] = Counted(given, sizes, most)
         return made
 
-    def checked(self: PlacedAgain, given: AllocationInput, most: Floats) -> float:
+    def checked(self: PlacedAgain, given: AllocationInput, sizes: TypedSizes, most: Floats) -> float:
         nonlocal smaller
-        found = may_be_worth(self, given, most)
-        assert found == pytest.approx(self.worth + more_than(*remembered[id(self)], given, most))
-        smaller += found < 1.1 * self.worth
+        found = may_be_worth(self, given, sizes, most)
+        assert found == pytest.approx(
+            self.worth + more_than(remembered[id(self)], Counted(given, sizes, most))
+        )
+        smaller += found < (2.0 if sized else 1.1) * self.worth
         return found
 
     monkeypatch.setattr(PlacedAgain, "of", classmethod(of))
     monkeypatch.setattr(PlacedAgain, "may_be_worth", checked)
-    trace = generate(60, 6.0, (50, 0, 50), True, False, 3)
+    trace = jobs_of(*sized_jobs()) if sized else generate(60, 6.0, (50, 0, 50), True, False, 3)
     failures = Failures(mean_seconds_between=20_000.0, repair_seconds=3_000.0)
     cluster = cluster_of(8, 3, cpus_per_gpu=1.5)
-    run(trace, cluster, "las+joint", restart_cost_seconds=60.0, failures=failures)
+    if sized:
+        nodes = [replace(node, gpu_type=("a", "b")[at % 2]) for at, node in enumerate(cluster.nodes)]
+        cluster = replace(cluster, nodes=tuple(nodes))
+    models = MODELS if sized else None
+    run(trace, cluster, "las+joint", models=models, restart_cost_seconds=60.0, failures=failures)
     assert smaller > 50
 
 
-def more_than(before: AllocationInput, then: Floats, given: AllocationInput, now: Floats) -> float:
-    """What a plan may be worth more now than before, by what each job counts at most then and now."""
-    counted_then, counts_now = by_job(before, then), by_job(given, now)
-    more = sum(max(count - counted_then.get(number, 0.0), 0.0) for number, count in counts_now.items())
-    freed = max(given.opened.gpus - before.opened.gpus, 0)
-    still = fixed_jobs(given)
-    freed += sum(gpus for number, gpus in fixed_jobs(before).items() if number not in still)
-    wants = dict(zip(given.snapshot.jobs.index.tolist(), given.gangs.gpus.tolist(), strict=True))
-    return float(more + freed * max(count / wants[number] for number, count in counts_now.items()))
+class Counted(NamedTuple):
+    """What a plan was made of, and what each job counts in it at most."""
+
+    given: AllocationInput
+    sizes: TypedSizes
+    most: Floats
+
+    def jobs(self) -> dict[int, tuple[float, int, int]]:
+        """What each job of the plan counts at most, its GPUs and their type, by its number."""
+        part = self.given.opened.movable | self.given.opened.fixed
+        columns = self.most, self.sizes.gpus, self.sizes.gpu_type
+        numbers = self.given.snapshot.jobs.index[part].tolist()
+        return dict(zip(numbers, zip(*(each[part].tolist() for each in columns), strict=True), strict=True))
+
+    def fixed(self) -> dict[int, int]:
+        """The GPUs of the jobs that keep their places, by number."""
+        fixed = self.given.opened.fixed
+        numbers = self.given.snapshot.jobs.index[fixed].tolist()
+        return dict(zip(numbers, self.sizes.gpus[fixed].tolist(), strict=True))
 
 
-def by_job(given: AllocationInput, most: Floats) -> dict[int, float]:
-    """What each job of a plan counts at most, by its number."""
-    part = given.opened.movable | given.opened.fixed
-    return dict(zip(given.snapshot.jobs.index[part].tolist(), most[part].tolist(), strict=True))
-
-
-def fixed_jobs(given: AllocationInput) -> dict[int, int]:
-    """The GPUs of the jobs that keep their places, by number."""
-    jobs, fixed = given.snapshot.jobs, given.opened.fixed
-    return dict(zip(jobs.index[fixed].tolist(), jobs.gpus[fixed].tolist(), strict=True))
+def more_than(before: Counted, now: Counted) -> float:
+    """What a plan may be worth more now than before."""
+    every = dict(
+        zip(
+            before.given.snapshot.jobs.index.tolist(),
+            zip(before.sizes.gpus.tolist(), before.sizes.gpu_type.tolist(), strict=True),
+            strict=True,
+        )
+    )
+    then, more = before.jobs(), 0.0
+    freed = max(now.given.opened.gpus - before.given.opened.gpus, 0)
+    for number, (count, gpus, gpu_type) in now.jobs().items():
+        had_gpus, had_type = every.get(number, (0, ANY_TYPE))
+        as_before = (
+            number in every
+            and had_gpus == gpus
+            and (ANY_TYPE in (had_type, gpu_type) or had_type == gpu_type)
+        )
+        more += max(count - (then.get(number, (0.0,))[0] if as_before else 0.0), 0.0)
+        freed += max(had_gpus - gpus, 0)
+    still = now.fixed()
+    freed += sum(gpus for number, gpus in before.fixed().items() if number not in still)
+    return float(more + freed * max(count / gpus for count, gpus, _ in now.jobs().values()))

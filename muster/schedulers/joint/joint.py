@@ -171,14 +171,12 @@ class Joint(DraftAllocator):
             return _best_draft(given, weighted, sizes)[1]
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):
-            given.proposal.remembered = None  # jobs had other sizes then
             sizes = sizes_for_all(given, options)
             tried.append(_best_draft(given, weighted, sizes))
             factor = as_placed(given, sizes, tried[-1][1])
             if factor is None or (factor == 1.0).all():
                 break
             options = worth_less(options, sizes, factor)
-        given.proposal.remembered = None
         return _best(tried)[1]
 
 
@@ -210,7 +208,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     keeps = keeps_size(given, gangs)
     stays = given.keeping(keeps)
     if len(gangs.forms.line):
-        return plans_on_network(given, gangs, worth, stays, order)
+        return plans_on_network(given, gangs, sizes, worth, stays, order)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())
@@ -224,13 +222,13 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
         return staying
     if reached >= worth.at_most(np.flatnonzero(opened.planned), opened.gpus) - REACHED:
         return staying
-    if known.again_may_be_worth(given, worth.most_of_each) <= reached:
+    if known.again_may_be_worth(given, sizes, worth.most_of_each) <= reached:
         return staying
     again = given.keeping(np.zeros(len(keeps), np.bool_))
     _place(given, gangs, again, order, np.zeros(len(worth.lost)))
     relative = as_placed(given, sizes, again)
     without_restarts = worth.of(again, relative, restarts=False)
-    made = PlacedAgain.of(given, worth.most_of_each, without_restarts)
+    made = PlacedAgain.of(given, sizes, worth.most_of_each, without_restarts)
     given.proposal.remembered = replace(known, again=made)
     if without_restarts <= reached:
         return staying

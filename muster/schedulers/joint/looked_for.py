@@ -12,6 +12,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.ageing import places_among
 from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.worth import REACHED
 
@@ -32,20 +33,20 @@ class LookedFor:
     """The part of its speed that each lost in another place."""
 
     @classmethod
-    def of(cls, given: AllocationInput, kept: PlacementDraft, lost: Floats) -> LookedFor:
+    def of(cls, given: AllocationInput, gangs: Gangs, kept: PlacementDraft, lost: Floats) -> LookedFor:
         """Return what to remember if other places than those of `kept` were looked for; `lost` is by position."""
-        held, jobs = np.where(kept.first >= 0, given.gangs.gpus, 0), given.snapshot.jobs.index.copy()
+        held, jobs = np.where(kept.first >= 0, gangs.gpus, 0), given.snapshot.jobs.index.copy()
         return cls(given.opened.gpus, jobs, held, kept.movable, lost)
 
-    def changed(self, given: AllocationInput, kept: PlacementDraft, lost: Floats) -> float:
+    def changed(self, given: AllocationInput, gangs: Gangs, kept: PlacementDraft, lost: Floats) -> float:
         """Return for which part of the GPUs the question is another one now.
 
-        Those are the GPUs of jobs that have a place and had none, or are no longer to keep it, or lose less in another
-        one; or those that jobs left and that came or went, if these are more.
+        Those are the GPUs of jobs that have a place and had none, or another size, or are no longer to keep it, or lose
+        less in another one; or those that jobs left and that came or went, if these are more.
         """
         at, known = places_among(given.snapshot.jobs.index, self.jobs)
-        placed, had_place = kept.first >= 0, known & (self.held[at] > 0)
+        placed, had_place = kept.first >= 0, known & (self.held[at] == gangs.gpus)
         same = had_place & (self.movable[at] | ~kept.movable) & (self.lost[at] <= lost + REACHED)
-        others = given.gangs.gpus[placed & ~same].sum()
+        others = gangs.gpus[placed & ~same].sum()
         left = self.held.sum() - self.held[at[had_place & placed]].sum() + abs(given.opened.gpus - self.gpus)
         return float(max(others, left)) / max(given.opened.gpus, 1)

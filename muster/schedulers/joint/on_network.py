@@ -21,6 +21,7 @@ from muster.schedulers.allocation.worth import REACHED, Worth
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.joint_core import place_on_network
 from muster.schedulers.joint.looked_for import LookedFor
+from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.sizes import keeps_size
@@ -37,7 +38,12 @@ _LOOKS_AGAIN = 0.01
 
 
 def plans_on_network(
-    given: AllocationInput, gangs: Gangs, worth: Worth, stays: PlacementDraft, by_density: Ints
+    given: AllocationInput,
+    gangs: Gangs,
+    sizes: TypedSizes,
+    worth: Worth,
+    stays: PlacementDraft,
+    by_density: Ints,
 ) -> list[tuple[float, PlacementDraft]]:
     """Return drafts, each with its worth: the chosen alone stay, all jobs stay as in `stays`, or are placed again.
 
@@ -59,17 +65,17 @@ def plans_on_network(
     first = worth.of(chosen_stay, _beside_others(given, chosen_stay))
     known: Remembered = given.proposal.remembered or NOTHING
     most = worth.at_most(np.flatnonzero(given.opened.planned), given.opened.gpus)
-    may_reach = min(most + REACHED, known.again_may_be_worth(given, worth.most_of_each))
+    may_reach = min(most + REACHED, known.again_may_be_worth(given, sizes, worth.most_of_each))
     others_may_win = first * (1 + _BY_ORDER) <= may_reach
-    moves = others_may_win or known.changed(given, chosen_stay, worth.lost) > _LOOKS_AGAIN
+    moves = others_may_win or known.changed(given, gangs, chosen_stay, worth.lost) > _LOOKS_AGAIN
     begin = _beginnings(given, gangs, worth.lost, (stays, served), orders, (moves, others_may_win))
     others = [_placed(given, gangs, start, stays, order, cost) for start, cost, order in begin]
     seen = [(draft, _beside_others(given, draft)) for draft in others]
     if others_may_win and some_may_move:
         reached = max(worth.of(draft, shares, restarts=False) for draft, shares in seen)
-        known = replace(known, again=PlacedAgain.of(given, worth.most_of_each, reached))
+        known = replace(known, again=PlacedAgain.of(given, sizes, worth.most_of_each, reached))
     if moves and some_may_move:
-        known = replace(known, looked_for=LookedFor.of(given, chosen_stay, worth.lost))
+        known = replace(known, looked_for=LookedFor.of(given, gangs, chosen_stay, worth.lost))
     given.proposal.remembered = known
     return [(first * (1 + _BY_ORDER), chosen_stay), *_counted(worth, chosen_stay, seen)]
 
