@@ -9,6 +9,7 @@ from typing import Any
 
 from tables import markdown_table
 
+from muster.schedulers.presets import Preset
 from muster.schedulers.registry import Setting, composed_settings, parts, presets
 
 _UNITS = {
@@ -38,10 +39,15 @@ def page() -> str:
         "`muster schedulers NAME` prints what this page shows. It is generated from the registry of schedulers.",
         "## Presets",
         markdown_table(
-            ("Preset", "Stands for", "What it is"),
-            [(f"`{preset.name}`", f"`{preset.parts}`", preset.sentence) for preset in presets()],
+            ("Preset", "Stands for", "Settings other than its parts' defaults", "What it is"),
+            [
+                (f"`{preset.name}`", f"`{preset.parts}`", _of_preset(preset), preset.sentence)
+                for preset in presets()
+            ],
         ),
-        "## Settings of every composed scheduler",
+        "## Settings of the whole scheduler",
+        "A scheduler of an order, an allocation and a placement has all of these; one with delay timers only "
+        "`promote_after_seconds` and `migrate`; one with a rule of backfill none.",
         _settings(composed_settings()),
     ]
     slot = ""
@@ -69,6 +75,10 @@ def _settings(settings: Iterable[Setting]) -> str:
         for one in settings
     ]
     return markdown_table(("Setting", "Type", "Unit", "Default", "Meaning"), rows)
+
+
+def _of_preset(preset: Preset) -> str:
+    return ", ".join(f"`{name}={value.replace(',', ', ')}`" for name, value in preset.settings.items())
 
 
 def _unit(name: str) -> str:

@@ -29,19 +29,26 @@ def schedulers(
 
     Example: muster schedulers las
     """
-    from muster.schedulers.registry import composed_settings, parts, presets
+    from muster.schedulers.registry import (
+        composed_settings,
+        parts,
+        preset_settings,
+        presets,
+        settings_of_whole,
+    )
 
-    found = parts()
-    named = presets()
-    if name is not None:
-        found, named = _only(name, found, named)
+    if name is None:
+        found, named, of_whole = parts(), presets(), composed_settings()
+    else:
+        found, named = _only(name, parts(preset_settings(name)), presets())
+        of_whole = settings_of_whole(name)
     if as_json:
         from muster.formatting import as_json_text
 
         content: dict[str, Any] = {
             "parts": [asdict(part) for part in found],
             "presets": [asdict(preset) for preset in named],
-            "settings_of_all": [asdict(setting) for setting in composed_settings()],
+            "settings_of_all": [asdict(setting) for setting in of_whole],
         }
         print(as_json_text(_without_infinity(content)), end="")
     elif name is None:
@@ -51,8 +58,9 @@ def schedulers(
             print(f"{preset.name} = {preset.parts}\n{preset.sentence}\n")
         for part in found:
             _print_part(part)
-        print("Settings of every composed scheduler:")
-        _print_settings(composed_settings())
+        if of_whole:
+            print("Settings of the whole scheduler:")
+            _print_settings(of_whole)
 
 
 def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list[PartInfo], list[Preset]]:
@@ -106,8 +114,11 @@ def _print_part(part: PartInfo) -> None:
 
 def _print_settings(settings: tuple[Setting, ...] | list[Setting]) -> None:
     for setting in settings:
-        default = "" if setting.default is None else f"={setting.default}"
-        print(f"  {setting.name}{default} ({setting.type_name}): {setting.sentence}")
+        if setting.default is None:
+            shown = f"{setting.name} ({setting.type_name}; default: the order's habit)"
+        else:
+            shown = f"{setting.name}={setting.default} ({setting.type_name})"
+        print(f"  {shown}: {setting.sentence}")
 
 
 def _without_infinity(value: Any) -> Any:

@@ -20,6 +20,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.abc import InspectLoader
 from math import inf
+from types import MappingProxyType
 from typing import Any
 
 import muster.schedulers
@@ -40,12 +41,13 @@ _FLAG = "--scheduler"
 _NAME = re.compile(r'^    name: ClassVar\[str\] = "([^"]+)"', re.MULTILINE)
 """How the source of a part states its name."""
 _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
+    # The default of the first two is the order's habit.
     "preemptive": (
         bool,
         None,
-        "whether waiting jobs compete with running ones for their GPUs; the order's habit",
+        "whether waiting jobs compete with running ones for their GPUs",
     ),
-    "strict": (bool, None, "whether a job that does not fit blocks all behind it; the order's habit"),
+    "strict": (bool, None, "whether a job that does not fit blocks all behind it"),
     "promote_after_seconds": (
         float,
         inf,
@@ -80,6 +82,7 @@ class Setting:
     name: str
     type_name: str
     default: Any
+    """None: the habit of the scheduler's order."""
     sentence: str
 
 
@@ -95,18 +98,19 @@ class PartInfo:
     needs: tuple[str, ...]
 
 
-def parts() -> list[PartInfo]:
-    """All parts that exist, by slot and name."""
+def parts(settings: Mapping[str, str] = MappingProxyType({})) -> list[PartInfo]:
+    """All parts that exist, by slot and name; settings, as a preset's, take the place of the parts' defaults."""
     infos = [
-        PartInfo("+".join(kind.slots), kind.name, _sentence(kind), tuple(_settings(kind)), kind.needs)
+        PartInfo(
+            "+".join(kind.slots), kind.name, _sentence(kind), tuple(_settings(kind, settings)), kind.needs
+        )
         for kind in _shipped().values()
     ]
     installed = {name: _installed_kind(name) for name in _entry_points()}
     for name, kind in {**_shipped_whole(), **installed}.items():
         slot = "+".join(kind.slots) if issubclass(kind, Part) else "whole scheduler"
-        infos.append(
-            PartInfo(slot, name, _sentence(kind), tuple(_settings(kind)), getattr(kind, "needs", ()))
-        )
+        its_settings = tuple(_settings(kind, settings))
+        infos.append(PartInfo(slot, name, _sentence(kind), its_settings, getattr(kind, "needs", ())))
     return sorted(
         infos, key=lambda info: (SLOTS.index(info.slot.split("+")[0]) if info.slot in SLOTS else 9, info.name)
     )
@@ -118,11 +122,31 @@ def presets() -> list[Preset]:
 
 
 def composed_settings() -> list[Setting]:
-    """The settings that every composed scheduler has."""
-    return [
-        Setting(name, kind.__name__, default, sentence)
-        for name, (kind, default, sentence) in _OWN_SETTINGS.items()
-    ]
+    """The settings that a scheduler composed of an order, an allocation and a placement has as a whole."""
+    return _own(_OWN_SETTINGS, {})
+
+
+def settings_of_whole(name: str) -> list[Setting]:
+    """Those of them that the scheduler of a name takes, a preset's settings in place of their defaults."""
+    taken = _of_the_whole([_kind(piece, name) for piece in _expanded(name).split("+")])
+    return _own(taken, preset_settings(name))
+
+
+def preset_settings(name: str) -> Mapping[str, str]:
+    """The settings of the preset that a scheduler's name begins with; none where it begins with a part."""
+    preset = known_presets().get(name.strip().partition("+")[0])
+    return preset.settings if preset else {}
+
+
+def _own(names: Iterable[str], settings: Mapping[str, str]) -> list[Setting]:
+    """These settings of the whole, with others in place of their defaults."""
+    found = []
+    for name in names:
+        kind, default, sentence = _OWN_SETTINGS[name]
+        if name in settings:
+            default = _parsed(kind, settings[name], name)
+        found.append(Setting(name, kind.__name__, default, sentence))
+    return found
 
 
 def takes(name: str, setting: str) -> bool:
@@ -146,9 +170,8 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
 
     Settings are `key=value` as text, a key being the setting's name or `PART.SETTING`.
     """
-    preset = known_presets().get(name.strip().partition("+")[0])
-    called = name.strip() if preset else ""
-    settings = {**(preset.settings if preset else {}), **(settings or {})}
+    called = name.strip() if name.strip().partition("+")[0] in known_presets() else ""
+    settings = {**preset_settings(name), **(settings or {})}
     return _combined([_kind(piece, name) for piece in _expanded(name).split("+")], name, settings, called)
 
 
@@ -438,8 +461,12 @@ def _fields(kind: type[Any]) -> Iterable[tuple[str, Any, Any, str]]:
         yield entry.name, types_by_name[entry.name], default, entry.metadata.get("sentence", "")
 
 
-def _settings(kind: type[Any]) -> Iterable[Setting]:
+def _settings(kind: type[Any], given: Mapping[str, str]) -> Iterable[Setting]:
+    """The settings of a part, with those given in place of its defaults."""
     for name, annotation, default, sentence in _fields(kind):
+        for key in _keys(kind, name):
+            if key in given:
+                default = _parsed(annotation, given[key], key)
         if typing.get_origin(annotation) is typing.Literal:
             type_name = " or ".join(typing.get_args(annotation))
         else:
@@ -447,13 +474,17 @@ def _settings(kind: type[Any]) -> Iterable[Setting]:
         yield Setting(name, type_name, default, sentence)
 
 
+def _keys(kind: type[Any], name: str) -> tuple[str, str]:
+    """How a user names a setting of a part; the last one counts."""
+    return f"{getattr(kind, 'name', '') or kind.__name__}.{name}", name
+
+
 def _made(kind: type[Any], settings: dict[str, str]) -> Any:
     """A part with its settings, which are taken out of the given ones."""
-    word = getattr(kind, "name", "") or kind.__name__
     given: dict[str, Any] = {}
     typed: dict[str, str] = {}
     for name, annotation, _, _ in _fields(kind):
-        for key in (f"{word}.{name}", name):
+        for key in _keys(kind, name):
             if key in settings:
                 typed[name] = settings.pop(key)
                 given[name] = _parsed(annotation, typed[name], key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -47,6 +48,44 @@ def test_a_preset_is_shown_with_its_parts(muster: Muster) -> None:
     preset = presets()[0]
     shown = muster("schedulers", preset.name)
     assert f"{preset.name} = {preset.parts}\n" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("slurm", "  weight_age=0.0 (float): PriorityWeightAge"),
+        ("multifactor", "  weight_age=1000.0 (float): PriorityWeightAge"),
+        ("dally-plus", "  quantum_seconds=300.0 (float): "),
+        ("dally-plus", "  thresholds=(7200.0, 14400.0, 28800.0, "),
+        ("slurm-like", "  preemptive=False (bool): "),
+        ("las", "  preemptive (bool; default: the order's habit): "),
+    ],
+)
+def test_a_preset_shows_its_settings_and_not_its_parts_ones(muster: Muster, name: str, line: str) -> None:
+    setting = line.partition("=")[0]
+    shown = [one for one in muster("schedulers", name).out.splitlines() if one.startswith(setting)]
+    assert len(shown) == 1
+    assert shown[0].startswith(line)
+
+
+ALL = ["preemptive", "strict", "promote_after_seconds", "promote_for_good", "lease_seconds", "migrate"]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, ALL) for name in ("las", "tune", "slurm-like", "gittins+joint")),
+        ("dally", ["promote_after_seconds", "migrate"]),
+        *((name, []) for name in ("slurm", "fifo+easy", "easy", "smd", "gandiva")),
+    ],
+)
+def test_a_setting_of_the_whole_is_shown_where_it_is_taken(
+    muster: Muster, name: str, settings: list[str]
+) -> None:
+    text = muster("schedulers", name).out.partition("\nSettings of the whole scheduler:\n")[2]
+    assert re.findall(r"^  (\w+)", text, re.MULTILINE) == settings
+    listed = json.loads(muster("schedulers", name, "--json").out)["settings_of_all"]
+    assert [one["name"] for one in listed] == settings
 
 
 def test_an_unknown_name_gets_the_nearest_as_a_hint(muster: Muster) -> None:
