@@ -84,6 +84,15 @@ def test_what_has_no_effect_is_named() -> None:
         assert not [note for note in notes(run(trace, cluster_of(4), scheduler)) if column_name in note]
 
 
+@pytest.mark.parametrize("scheduler", ["slurm", "multifactor", "multifactor+easy", "slurm-like", "priority"])
+def test_a_priority_goes_first_or_is_named(scheduler: str) -> None:
+    trace = jobs_of(job(0, 50), job(1, 50), job(2, 50, priority=5.0))
+    result = run(trace, cluster_of(1), scheduler)
+    _, second, third = column(result, "finish_seconds")
+    note = "this scheduler ignores priority, which 1 job of 3 state"
+    assert (third < second) != (note in notes(result))
+
+
 def test_a_size_that_never_fits_is_refused() -> None:
     trace = jobs_of(job(0, 5, gpus=8, min_gpus=2), job(0, 5))
     with pytest.raises(InputError, match="job 0 can never run: cluster test has 4 GPUs"):

@@ -1,7 +1,8 @@
 """Slurm's multifactor priority: age, size, fair share, quality of service, partition and resources, each with a weight.
 
 A job's priority is computed when it is submitted, and again for all waiting jobs at each tick of `calc_period_seconds`;
-between ticks it stands still. Usage is charged at ticks only, to the jobs that run then.
+between ticks it stands still. Usage is charged at ticks only, to the jobs that run then. A priority that a trace or an
+owner states has no part in it; in a log of Slurm it is what Slurm computed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO
 from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State
 from muster.schedulers.fair_tree import Association, FairTree
-from muster.schedulers.honours import PRIORITY
 from muster.schedulers.parts import Order, check_seconds, setting
 
 DECAY = 0.693
@@ -49,7 +49,6 @@ class Multifactor(Order):
 
     name: ClassVar[str] = "multifactor"
     preemptive: ClassVar[bool] = False
-    honours: ClassVar[frozenset[str]] = frozenset({PRIORITY})
 
     weight_age: float = setting(1000.0, "PriorityWeightAge")
     weight_fair_share: float = setting(10_000.0, "PriorityWeightFairshare")
@@ -87,10 +86,6 @@ class Multifactor(Order):
         """No usage."""
         nothing = np.zeros(0)
         return Charged(-inf, np.zeros(0, np.int64), FairTree(()), nothing, nothing, nothing)
-
-    def key(self, jobs: Jobs) -> Floats:
-        """Minus what is known without usage: priorities are `keys`'."""
-        return -jobs.priority
 
     def next_tick(self, snapshot: Snapshot, memory: State) -> float:
         """The next moment at which usage is charged and priorities are computed again."""

@@ -53,9 +53,10 @@ def test_priority_changes_within_the_users_limits(api: Serving) -> None:
     assert lines == ["5 instead of 0, asked by ann", "1000 instead of 5, asked by root"]
 
 
-def test_priority_without_effect_is_refused(api: Serving) -> None:
+@pytest.mark.parametrize("scheduler", ["fifo", "slurm", "multifactor"])
+def test_priority_without_effect_is_refused(api: Serving, scheduler: str) -> None:
     (job,) = api.store.submit([Submission("ann", a_request())])
-    api.status.policy = build("fifo", {})
+    api.status.policy = build(scheduler, {})
     refused = change(api, "ann", job, 1.0)
     assert (refused.status, "ignores it; leave it out" in refused.message) == (422, True)
     assert api.store.events(job)[1:] == []
