@@ -177,7 +177,7 @@ class QueueFlags:
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Deadline, as 6h from now or 2026-11-23T18:00, for schedulers with +edf (default: none).",
+            help="Deadline, as 6h from now or 2026-11-23T18:00, for schedulers that begin with edf (default: none).",
         ),
     ] = None
     tenant: Annotated[
