@@ -95,6 +95,20 @@ def test_a_data_file_is_a_table_for_each_of_its_groups(site: Path) -> None:
     assert after.count('<td style="text-align: right;">') == sum(len(row) - 2 for row in rows)
 
 
+def test_the_contents_name_every_page_of_the_site() -> None:
+    """Pages that are generated have no file to link to; their titles stand there."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    titles = {
+        page: title.strip('"') for title, page in re.findall(r"^ +- (.+): (\S+\.md)$", nav, re.MULTILINE)
+    }
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    contents = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", contents))
+    assert titles.keys() > pages
+    assert sorted(pages - linked - {"index.md"}) == []
+    assert [page for page in titles.keys() - pages if titles[page].lower() not in contents.lower()] == []
+
+
 def planted(folder: Path, text: str) -> str:
     """What the build of a site of one page prints; the build has to fail."""
     pytest.importorskip("mkdocs")
