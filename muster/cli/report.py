@@ -11,7 +11,9 @@ from muster.cli import flags
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that simulate or compare wrote.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder that simulate, compare or export wrote.")
+    ],
     kinds: Annotated[
         list[str] | None,
         typer.Option(
@@ -22,7 +24,7 @@ def report(
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Make report.html, and each chart as a file in charts/, in the folder of a run or of a comparison.
+    """Make report.html, and each chart as a file in charts/, in the folder of a run, comparison or export.
 
     Example: muster report muster-comparison --format html --format csv
     """

@@ -162,7 +162,7 @@ def serve(
     service: ServiceFlags,
     settings: flags.Settings = None,
 ) -> None:
-    """Schedule and run jobs on this machine until interrupted; jobs run on without it.
+    """Schedule and run jobs on this machine, in Slurm or Ray, until interrupted; jobs run on without it.
 
     Example: muster serve --gpus 8 --cpus 24 --memory 500GB
     """
