@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from muster.cluster import Cluster
@@ -38,14 +40,8 @@ def assumptions(table: JobTable, cluster: Cluster, honours: frozenset[str]) -> l
     used = np.unique(table.asked["model"][table.asked["sync"] == RIGID]).tolist()
     models = [table.models[number] for number in used]
     said = [note for model in models if model is not None for note in model.notes]
-    unknown = [table.model_names[number] for number in used if not _input_known(table, number)]
-    named = sorted(name for name in unknown if name)
     said += _about_resources(unknown_resources(table), cluster)
-    if named:
-        shown = ", ".join(map(_with_hint, named[:10])) + (
-            f" and {len(named) - 10} more" if len(named) > 10 else ""
-        )
-        said.append(f"no model file for {shown}: taken as insensitive to CPU, memory and storage")
+    said += _without_profile(table, used)
     said += untold_gpu_types([model for model in models if model and model.input_known], cluster.gpu_types)
     said += _without_effect(table, honours)
     if SIZES in honours:
@@ -59,6 +55,22 @@ def _input_known(table: JobTable, number: int) -> bool:
     """Whether a model's sensitivity to CPUs and memory is known."""
     model = table.models[number]
     return model is not None and model.input_known
+
+
+def _without_profile(table: JobTable, used: Iterable[int]) -> list[str]:
+    """That models have no file, or a file that says nothing of their sensitivity to CPUs and memory."""
+    unknown = [number for number in used if table.model_names[number] and not _input_known(table, number)]
+    without_file = sorted(table.model_names[number] for number in unknown if table.models[number] is None)
+    with_file = sorted(table.model_names[number] for number in unknown if table.models[number] is not None)
+    said = []
+    for what, names in (("model file for", without_file), ("CPU and memory profile of", with_file)):
+        if names:
+            first = [_with_hint(name) for name in names[:10]] if names is without_file else names[:10]
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            said.append(
+                f"no {what} {', '.join(first)}{more}: taken as insensitive to CPU, memory and storage"
+            )
+    return said
 
 
 def _with_hint(name: str) -> str:

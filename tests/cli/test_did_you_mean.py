@@ -71,6 +71,18 @@ def test_a_misspelt_model_of_a_trace_is_noted(muster: Muster, tmp_path: Path) ->
     assert "no model file for resnet81 (did you mean resnet18" in done.err
 
 
+def test_a_model_without_an_input_stage_is_noted_apart(muster: Muster, tmp_path: Path) -> None:
+    header, *jobs = TRACE.splitlines()
+    models = ["pollux-ncf", "not-known", "pollux-bert", "pollux-bert", "resnet18"]
+    rows = [f"{job},{model}" for job, model in zip(jobs, models, strict=True)]
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join([f"{header},model", *rows]) + "\n")
+    done = muster("simulate", path, "--cluster", "1x8gpu", "--out", tmp_path / "out")
+    insensitive = "taken as insensitive to CPU, memory and storage\n"
+    assert f"no model file for not-known: {insensitive}" in done.err
+    assert f"no CPU and memory profile of pollux-bert, pollux-ncf: {insensitive}" in done.err
+
+
 @pytest.mark.parametrize(
     ("scheduler", "pair", "said"),
     [
