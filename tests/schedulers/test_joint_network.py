@@ -18,6 +18,7 @@ from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.joint import joint
+from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
@@ -192,16 +193,21 @@ def test_a_gang_that_fits_beside_the_first_has_its_cores() -> None:
 
 
 def seen_beside_all(
-    given: AllocationInput, gangs: Gangs, worth: Worth, stays: PlacementDraft, by_density: Ints
+    given: AllocationInput,
+    gangs: Gangs,
+    sizes: TypedSizes,
+    worth: Worth,
+    stays: PlacementDraft,
+    by_density: Ints,
 ) -> list[tuple[float, PlacementDraft]]:
     """The drafts, looked at beside all that might be made: none is worth more than the most. None is remembered."""
     given.proposal.remembered = None
-    made = plans_on_network(given, gangs, worth, stays.copy(), by_density)
+    made = plans_on_network(given, gangs, sizes, worth, stays.copy(), by_density)
     given.proposal.remembered = None
     most = worth.at_most(np.flatnonzero(given.opened.planned), given.opened.gpus)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worth, "at_most", lambda *_: inf)
-        possible = plans_on_network(given, gangs, worth, stays, by_density)
+        possible = plans_on_network(given, gangs, sizes, worth, stays, by_density)
     assert max(worth.of(draft) for _, draft in possible) <= most + 1e-9
     if len(made) < len(possible):
         _, taken = max(possible, key=lambda draft: round(draft[0], 9))
