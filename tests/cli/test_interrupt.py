@@ -114,10 +114,11 @@ TO_ITSELF = "os.kill(os.getpid(), signal.SIGINT)"
 
 def with_site(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """A command in a group of its own, with the `sitecustomize` of a folder."""
+    path = os.pathsep.join([str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [*MUSTER, *command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder / "site")},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=300,
@@ -161,6 +162,43 @@ def test_a_worker_leaves_an_interrupt_to_the_parent(tmp_path: Path) -> None:
     done = with_site(tmp_path, *command)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+WORKER_STARTS = """\
+import os
+import signal
+import sys
+
+if any("spawn_main" in word for word in sys.orig_argv):
+    {first}
+"""
+
+
+def with_failing_workers(folder: Path, first: str) -> subprocess.CompletedProcess[str]:
+    """A comparison whose work fits into no pipe, of workers that do this first of all."""
+    jobs = "".join(f"{job},{job},1,60\n" for job in range(4000))
+    (folder / "trace.csv").write_text(f"job_id,submit_seconds,gpus,duration_seconds\n{jobs}")
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(WORKER_STARTS.format(first=first))
+    return with_site(folder, "compare", "trace.csv", "--cluster", "1x8gpu", "--out", "out")
+
+
+def test_a_worker_that_is_killed_as_it_starts_is_named(tmp_path: Path) -> None:
+    failed = with_failing_workers(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "slurm-like ended with status -9, without a word" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site", "trace.csv"]
+
+
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_before_workers_read_is_one_line(tmp_path: Path, sent: str) -> None:
+    """The worker takes nothing of its work, and ends once the command ends it."""
+    first = f"os.kill(os.getppid(), signal.{sent}); signal.sigwait([signal.SIGTERM]); os._exit(1)"
+    stopped = with_failing_workers(tmp_path, first)
+    assert (stopped.returncode, stopped.stdout) == (130, "")
+    assert stopped.stderr.splitlines()[-1] == "interrupted; nothing was written"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site", "trace.csv"]
 
 
 IN_A_FINALIZER = """\

@@ -70,12 +70,16 @@ def test_an_interrupt_is_left_to_the_parent() -> None:
     assert run_all({"only": Interrupted()}, 1, lambda name, value: None) == {"only": 7}
 
 
-@pytest.mark.parametrize("reports", [0, 2])
-def test_a_run_whose_parent_is_gone_ends_quietly(reports: int, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("reports", [None, 0, 2])
+def test_a_run_whose_parent_is_gone_ends_quietly(
+    reports: int | None, capfd: pytest.CaptureFixture[str]
+) -> None:
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
+    ours, theirs = context.Pipe()
+    if reports is not None:
+        ours.send(Counting(reports))
     ours.close()
-    process = context.Process(target=_run, args=(Counting(reports), theirs))
+    process = context.Process(target=_run, args=(theirs,))
     process.start()
     process.join()
     assert (process.exitcode, capfd.readouterr().err) == (0, "")
