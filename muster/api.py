@@ -18,6 +18,7 @@ import polars as pl
 from muster.cluster import Cluster
 from muster.extras import CHARTS, missing_extra
 from muster.files import write_folder_aside
+from muster.folder_layouts import RECORD
 from muster.formatting import as_json_text, typed
 from muster.inputs import Inputs, PathName, RunOptions, inputs_of, knowledge_of
 from muster.problems import ErrorCollector, InputError, Problem, did_you_mean, with_hint
@@ -106,9 +107,10 @@ class Result:
     def save(self, folder: PathName, *, overwrite: bool = False) -> None:
         """Write the record and `summary.json` into a folder, whole or not at all, as `muster simulate --out` does.
 
-        InputError if the folder exists and is not empty, unless `overwrite`; then all of it is replaced.
+        InputError if the folder exists and is not empty. With `overwrite`, a folder that holds nothing but what
+        `muster simulate` and `muster report` write is replaced.
         """
-        with write_folder_aside(Path(folder), overwrite=overwrite) as aside:
+        with write_folder_aside(Path(folder), RECORD if overwrite else None) as aside:
             self.write(aside)
 
     def write(self, folder: Path) -> None:

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from muster.folder_layouts import FolderLayout
 from muster.problems import InputError, Problem, Unable
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, ZstdError)
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """The disk is full, over its quota or broken."""
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_FILLED = (errno.ENOTEMPTY, errno.EEXIST)
+"""A folder cannot be renamed to one that holds something."""
+_NAMED_AT_MOST = 3
+_NOT_SAVED = "something came into this folder while the command ran, so its result is not saved; "
 _ALLOWED = "text in UTF-8 (or UTF-16 with its mark), plain or as gzip, xz or zst"
 
 
@@ -114,18 +119,20 @@ def write_aside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def write_folder_aside(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+def write_folder_aside(path: Path, replaces: FolderLayout | None = None) -> Iterator[Path]:
     """An empty folder to fill; it takes its place at the end, and nothing is left if the body fails.
 
-    An existing folder with something in it is refused unless `overwrite`; then the whole of it is replaced.
+    A folder with something in it is refused, at the start and at the end, unless all of it is of the layout
+    `replaces`; then the whole of it is replaced.
     """
     made: list[Path] = []
     try:
-        _check_replaceable(path, overwrite=overwrite)
+        _check_replaceable(path, replaces)
         final = path.resolve()
         made = _missing_parents(final)
+        final.parent.mkdir(parents=True, exist_ok=True)
         aside = _name_beside(final)
-        aside.mkdir(parents=True)
+        aside.mkdir()
     except OSError as error:
         _remove_empty(made)
         raise unwritable(path, error) from None
@@ -134,7 +141,7 @@ def write_folder_aside(path: Path, *, overwrite: bool = False) -> Iterator[Path]
         for file in sorted(aside.rglob("*")):
             _flush(file)
         _flush(aside)
-        _swap_folders(aside, final)
+        _put_in_place(aside, final, path, replaces)
     except BaseException as error:
         shutil.rmtree(aside, ignore_errors=True)
         _remove_empty(made)
@@ -162,7 +169,7 @@ def open_lock_file(path: Path) -> int:
     return file
 
 
-def _check_replaceable(path: Path, *, overwrite: bool) -> None:
+def _check_replaceable(path: Path, replaces: FolderLayout | None) -> None:
     """Refuses what a new folder may not replace, before any work is done."""
     if not os.path.lexists(path):
         return
@@ -172,19 +179,46 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
     for keep, name in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home")):
         if keep.resolve().is_relative_to(final):
             raise InputError(Problem(str(path), f"{name} is or lies in this folder; name another one"))
-    if any(final.iterdir()) and not overwrite:
-        what = "the folder exists and is not empty; name another one or say --overwrite"
-        raise InputError(Problem(str(path), what))
+    _check_content(path, final, replaces)
 
 
-def _swap_folders(new: Path, final: Path) -> None:
-    """Puts `new` at `final`; what was there goes away only once `new` stands."""
-    if not final.exists():
-        new.rename(final)
+def _check_content(path: Path, folder: Path, replaces: FolderLayout | None, *, late: bool = False) -> None:
+    """Refuses a folder that holds something which is not of the layout; `path` is what the user named."""
+    first = _NOT_SAVED if late else ""
+    if replaces is None:
+        if late or any(folder.iterdir()):
+            what = "the folder exists and is not empty; name another one or say --overwrite"
+            raise InputError(Problem(str(path), first + what))
         return
+    if others := replaces.others_in(folder):
+        shown, more = others[:_NAMED_AT_MOST], len(others) - _NAMED_AT_MOST
+        found = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+        what = (
+            "allowed with --overwrite: an empty folder, or one that holds only what this command writes. "
+            "Hint: move the other files, or name another folder"
+        )
+        raise InputError(Problem(str(path), first + what, found=found))
+
+
+def _put_in_place(new: Path, final: Path, path: Path, replaces: FolderLayout | None) -> None:
+    """Renames `new` to `final`, which may hold something by now; `path` is what the user named."""
+    try:
+        new.rename(final)
+    except OSError as error:
+        if error.errno not in _FILLED:
+            raise unwritable(path, error) from None
+        if replaces is None:
+            _check_content(path, final, None, late=True)
+        else:
+            _swap_folders(new, final, path, replaces)
+
+
+def _swap_folders(new: Path, final: Path, path: Path, replaces: FolderLayout) -> None:
+    """Puts `new` at `final`; what was there goes away only once `new` stands, and only if it is of the layout."""
     old = _name_beside(final)
     final.rename(old)
     try:
+        _check_content(path, old, replaces, late=True)
         new.rename(final)
     except BaseException:
         old.rename(final)

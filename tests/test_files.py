@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.files import read_text, write_aside, write_folder_aside
+from muster.folder_layouts import FolderLayout
 from muster.problems import InputError
 
 if sys.version_info >= (3, 14):
@@ -18,6 +19,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import compress as compress_zst
 
+TEXTS = FolderLayout(("*.txt",))
 TEXT = "job_id,gpus\nköln,1\n"
 
 
@@ -32,7 +34,7 @@ def break_off_a_file(path: Path, error: type[BaseException]) -> None:
 
 
 def break_off_a_folder(path: Path, error: type[BaseException]) -> None:
-    with write_folder_aside(path, overwrite=True) as aside:
+    with write_folder_aside(path, TEXTS) as aside:
         (aside / "half.txt").write_text("half")
         raise error
 
@@ -173,7 +175,7 @@ def test_a_folder_with_content_is_kept_unless_overwritten(tmp_path: Path) -> Non
     with pytest.raises(RuntimeError):
         break_off_a_folder(path, RuntimeError)
     assert names_in(path) == ["first.txt"]
-    with write_folder_aside(path, overwrite=True) as aside:
+    with write_folder_aside(path, TEXTS) as aside:
         (aside / "second.txt").write_text("2")
     assert names_in(path) == ["second.txt"]
     assert names_in(tmp_path) == ["out"]
@@ -184,15 +186,24 @@ def test_what_one_stands_in_is_never_overwritten(tmp_path: Path, monkeypatch: py
     inside.mkdir(parents=True)
     monkeypatch.chdir(inside)
     for path in (Path(), Path(".."), Path.home()):
-        with pytest.raises(InputError, match="name another"), write_folder_aside(path, overwrite=True):
+        with pytest.raises(InputError, match="name another"), write_folder_aside(path, TEXTS):
             pytest.fail("the body ran")
     assert inside.is_dir()
+
+
+def test_a_link_in_a_folder_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.mkdir()
+    (path / "link.txt").symlink_to("elsewhere")
+    with pytest.raises(InputError, match=r"found 'link\.txt'"), write_folder_aside(path, TEXTS):
+        pytest.fail("the body ran")
+    assert (path / "link.txt").is_symlink()
 
 
 def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("mine")
-    with pytest.raises(InputError, match="is a file"), write_folder_aside(path, overwrite=True):
+    with pytest.raises(InputError, match="is a file"), write_folder_aside(path, TEXTS):
         pytest.fail("the body ran")
     with pytest.raises(InputError, match="cannot be written"), write_folder_aside(path / "deeper"):
         pytest.fail("the body ran")

@@ -421,3 +421,7 @@ def test_a_saved_result_replaces_a_folder_only_when_asked(tmp_path: Path) -> Non
         result.save(tmp_path)
     result.save(str(tmp_path), overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == before == sorted([*FILES, "summary.json"])
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(muster.InputError, match=r"found 'thesis\.txt'; allowed"):
+        result.save(tmp_path, overwrite=True)
+    assert (tmp_path / "thesis.txt").exists()

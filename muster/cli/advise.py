@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.advise import Finding, Site
+    from muster.folder_layouts import FolderLayout
 
 _SLURM = "slurm"
 _DAYS = 30.0
@@ -135,7 +136,7 @@ def advise(
     errors.of(asked.check)
     chosen = errors.of(flags.parse_settings, twin.settings or [])
     errors.settle()
-    with write_folder_aside(out, overwrite=overwrite) as folder:
+    with write_folder_aside(out, _layout(asked) if overwrite else None) as folder:
         log, cluster = asked_files("muster advise", asked, log, cluster, folder)
         config = twin.slurm_config
         site, notes = read_site(
@@ -164,6 +165,16 @@ def advise(
         print(as_json_text(answer), end="")
     else:
         _print(findings, site, out)
+
+
+def _layout(asked: SlurmSource) -> FolderLayout:
+    """What this command writes; a log and a cluster only where Slurm says them."""
+    from muster.advise import QUESTIONS
+    from muster.folder_layouts import ADVICE, SLURM_MONTH
+    from muster.report.advice import page_name
+
+    pages = (page_name(number, name) for number, name in enumerate(QUESTIONS, 1))
+    return ADVICE.also(*pages, *(SLURM_MONTH.files if asked.source == _SLURM else ()))
 
 
 def _with_trials(site: Site) -> Site:

@@ -65,6 +65,7 @@ def capacity(
     from muster.cli.progress import progress_bars
     from muster.extras import CHARTS, missing_extra
     from muster.files import write_folder_aside
+    from muster.folder_layouts import CAPACITY
     from muster.formatting import as_json_text
     from muster.parallel import run_all
     from muster.sweep.capacity import (
@@ -84,7 +85,7 @@ def capacity(
     added = parse_added(asked.add, inputs.cluster)
     print_notes(inputs.trace, inputs.cluster)
     runs = runs_of(inputs, scheduler, added, bound)
-    with write_folder_aside(out, overwrite=overwrite) as folder:
+    with write_folder_aside(out, CAPACITY if overwrite else None) as folder:
         with progress_bars(list(runs), len(inputs.trace.jobs)) as show:
             results = run_all(runs, os.cpu_count() or 1, show)
         points = curve_of(results, inputs, added, bound)

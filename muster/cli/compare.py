@@ -56,6 +56,7 @@ def compare(
     from muster.cli.progress import progress_bars, spinner
     from muster.extras import CHARTS, missing_extra
     from muster.files import write_folder_aside
+    from muster.folder_layouts import COMPARISON
     from muster.formatting import as_json_text
     from muster.parallel import run_all
     from muster.report.comparison import write_comparison
@@ -73,7 +74,7 @@ def compare(
     _say_whose(inputs, names)
     clusters = _cluster_names(on_clusters)
     print_notes(inputs.trace)
-    with write_folder_aside(out, overwrite=overwrite) as folder:
+    with write_folder_aside(out, COMPARISON if overwrite else None) as folder:
         works = {
             f"{own}{suffix}": _Work(name, folder / f"{own}{suffix}", one.with_settings_of(name, names))
             for one, suffix in zip(on_clusters, clusters, strict=True)

@@ -24,12 +24,13 @@ def export(
     Example: muster export muster-record
     """
     from muster.files import write_folder_aside
+    from muster.folder_layouts import EXPORT
     from muster.formatting import as_json_text
     from muster.service.client import Client
 
     with (
         Client.of_environment() as client,
-        write_folder_aside(folder, overwrite=overwrite) as aside,
+        write_folder_aside(folder, EXPORT if overwrite else None) as aside,
         tempfile.TemporaryFile() as archive,
     ):
         for piece in client.download("/v1/export"):

@@ -47,7 +47,12 @@ Settings = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the output if it exists (default: refuse).")
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace the output if it exists; a folder only if it holds nothing but such output "
+        "(default: refuse).",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

@@ -150,6 +150,7 @@ def slurm_month(
     """
     from muster.cluster.slurm_nodes import read_slurm_site
     from muster.files import write_folder_aside
+    from muster.folder_layouts import SLURM_MONTH
     from muster.formatting import as_json_text, counted
     from muster.schedulers.registry import build
     from muster.simulation import simulate
@@ -162,7 +163,7 @@ def slurm_month(
     places = record.allocations.group_by("job_id", maintain_order=True).agg("node")
     starts = dict(record.jobs.select("job_id", "start_seconds").iter_rows())
     lines = sacct_lines(month, starts, dict(places.iter_rows()))
-    with write_folder_aside(output, overwrite=overwrite) as folder:
+    with write_folder_aside(output, SLURM_MONTH if overwrite else None) as folder:
         (folder / "sacct.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
         (folder / "scontrol.txt").write_text(month.scontrol, encoding="utf-8")
     content = {"output": str(output), "jobs": jobs, "gpus": cluster.total_gpus, "source": month.trace.source}

@@ -48,6 +48,7 @@ def simulate(
     from muster.api import Result
     from muster.cli.progress import progress_bars
     from muster.files import write_folder_aside
+    from muster.folder_layouts import RECORD
     from muster.formatting import as_json_text
     from muster.units import seconds_of
 
@@ -61,7 +62,7 @@ def simulate(
 
         policy = taker = SnapshotTaker(policy, moment)
     print_notes(inputs.trace)
-    with write_folder_aside(out, overwrite=overwrite) as folder:
+    with write_folder_aside(out, RECORD if overwrite else None) as folder:
         with progress_bars([policy.name], len(inputs.trace.jobs)) as show:
             result = Result.of(inputs.run(policy, lambda progress: show(policy.name, progress)))
         if moment is not None:

@@ -33,6 +33,11 @@ ADVICE_COLUMNS: Sequence[AdviceColumn] = (
 """What a table of findings states, in the order of its columns."""
 
 
+def page_name(number: int, name: str) -> str:
+    """Return the file of a finding's page; numbers count from 1."""
+    return f"{number}-{name}.md"
+
+
 def write_advice(
     folder: Path, notes: Sequence[str], findings: Sequence[Mapping[str, Any]], pages: Sequence[str]
 ) -> dict[str, Any]:
@@ -55,5 +60,5 @@ def _row(number: int, finding: Mapping[str, Any]) -> dict[str, Any]:
         **{name: finding[name] for name in ("name", "status", "title", "jobs")},
         **{f"saving_{name}": saving.get(name) for name in ("low", "high", "unit")},
         "what_to_do": " ".join(finding["what_to_do"]),
-        "page": f"{number}-{finding['name']}.md",
+        "page": page_name(number, finding["name"]),
     }

@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from muster.files import write_aside, write_folder_aside
+from muster.folder_layouts import CHARTS
 from muster.palette import DARK, LIGHT
 from muster.report.drawing import PHONE, Chart
 from muster.report.render import csv_of, inlined, png_of, svg_of
@@ -36,7 +37,7 @@ def write_page(
     The template extends `frame.html.j2`; `shown` is what both need.
     """
     if set(formats) != {"html"}:
-        with write_folder_aside(folder / "charts", overwrite=True) as pictures:
+        with write_folder_aside(folder / "charts", CHARTS) as pictures:
             for chart in charts:
                 _write_chart(chart, pictures, formats)
     if "html" not in formats:

@@ -177,9 +177,12 @@ def test_a_folder_with_something_in_it_is_left_alone_unless_said(
     assert refused.status == 2
     assert "--overwrite" in refused.err
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    (out / "mine.txt").unlink()
+    assert muster(*flags).status == 0
+    assert muster(*flags).status == 2
+    (out / "summary.json").write_text("older")
     assert muster(*flags, "--overwrite").status == 0
-    assert (out / "summary.json").exists()
-    assert not (out / "mine.txt").exists()
+    assert (out / "summary.json").read_text() != "older"
 
 
 def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Path, tmp_path: Path) -> None:

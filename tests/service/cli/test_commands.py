@@ -446,6 +446,10 @@ def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_
     assert read_record(tmp_path / "again").jobs["run_seconds"].to_list() == [90.0, 90.0]
     assert muster("export", tmp_path / "record").status == 2
     assert json.loads(muster("export", tmp_path / "record", "--overwrite", "--json").out)["record"]
+    onto = muster("simulate", trace, "--cluster", "1x2gpu", "--out", tmp_path / "record", "--overwrite")
+    assert (onto.status, "found 'cluster.toml, trace.csv'" in onto.err) == (2, True)
+    (tmp_path / "record" / "thesis.txt").touch()
+    assert "found 'thesis.txt'" in muster("export", tmp_path / "record", "--overwrite").err
 
 
 def test_tokens_are_made_listed_used_and_revoked(
