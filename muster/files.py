@@ -102,6 +102,7 @@ def write_aside(path: Path) -> Iterator[Path]:
             kind = "a directory" if path.is_dir() else "not an ordinary file"
             raise InputError(Problem(str(path), f"this is {kind}; allowed: a file to write"))
         final = path.resolve()
+        _check_name(final)
         aside = _name_beside(final)
         # Made here, so that a folder without write permission is reported before the work is done.
         aside.touch(exist_ok=False)
@@ -131,6 +132,7 @@ def write_folder_aside(path: Path, replaces: FolderLayout | None = None) -> Iter
         final = path.resolve()
         made = _missing_parents(final)
         final.parent.mkdir(parents=True, exist_ok=True)
+        _check_name(final)
         aside = _name_beside(final)
         aside.mkdir()
     except OSError as error:
@@ -179,6 +181,9 @@ def _check_replaceable(path: Path, replaces: FolderLayout | None) -> None:
     for keep, name in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home")):
         if keep.resolve().is_relative_to(final):
             raise InputError(Problem(str(path), f"{name} is or lies in this folder; name another one"))
+    if final.is_mount():
+        what = "this folder is the root of a file system and cannot be replaced; allowed: a folder in it"
+        raise InputError(Problem(str(path), what))
     _check_content(path, final, replaces)
 
 
@@ -198,6 +203,12 @@ def _check_content(path: Path, folder: Path, replaces: FolderLayout | None, *, l
             "Hint: move the other files, or name another folder"
         )
         raise InputError(Problem(str(path), first + what, found=found))
+
+
+def _check_name(final: Path) -> None:
+    """Raises the OSError of a name that the file system cannot have; it shows once the folder above is there."""
+    with suppress(FileNotFoundError):
+        final.lstat()
 
 
 def _put_in_place(new: Path, final: Path, path: Path, replaces: FolderLayout | None) -> None:

@@ -143,6 +143,12 @@ def test_no_place_for_a_file_is_refused_before_any_work(place: str) -> None:
     assert Path("/dev/null").is_char_device()
 
 
+def test_a_name_too_long_for_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="File name too long"), write_aside(tmp_path / ("x" * 256)):
+        pytest.fail("the body ran")
+    assert names_in(tmp_path) == []
+
+
 def test_a_file_into_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"), write_aside(tmp_path / "no" / "out.csv"):
         pytest.fail("the body ran")
@@ -189,6 +195,12 @@ def test_what_one_stands_in_is_never_overwritten(tmp_path: Path, monkeypatch: py
         with pytest.raises(InputError, match="name another"), write_folder_aside(path, TEXTS):
             pytest.fail("the body ran")
     assert inside.is_dir()
+
+
+def test_the_root_of_a_file_system_is_not_replaced() -> None:
+    refused = pytest.raises(InputError, match="the root of a file system")
+    with refused, write_folder_aside(Path("/proc"), TEXTS):
+        pytest.fail("the body ran")
 
 
 def test_a_link_in_a_folder_is_not_overwritten(tmp_path: Path) -> None:

@@ -425,3 +425,5 @@ def test_a_saved_result_replaces_a_folder_only_when_asked(tmp_path: Path) -> Non
     with pytest.raises(muster.InputError, match=r"found 'thesis\.txt'; allowed"):
         result.save(tmp_path, overwrite=True)
     assert (tmp_path / "thesis.txt").exists()
+    with pytest.raises(muster.InputError, match="cannot be written: File name too long"):
+        result.save(tmp_path / ("x" * 300))

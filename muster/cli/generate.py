@@ -157,13 +157,13 @@ def slurm_month(
     from muster.workload.generators.slurm_month import generate as make
     from muster.workload.generators.slurm_month import sacct_lines
 
-    month = make(jobs, gpus, load, seed)
-    cluster = read_slurm_site(month.scontrol, "scontrol.txt", "scontrol").cluster
-    record = simulate(month.trace, cluster, build("fifo+easy+requested")).record
-    places = record.allocations.group_by("job_id", maintain_order=True).agg("node")
-    starts = dict(record.jobs.select("job_id", "start_seconds").iter_rows())
-    lines = sacct_lines(month, starts, dict(places.iter_rows()))
     with write_folder_aside(output, SLURM_MONTH if overwrite else None) as folder:
+        month = make(jobs, gpus, load, seed)
+        cluster = read_slurm_site(month.scontrol, "scontrol.txt", "scontrol").cluster
+        record = simulate(month.trace, cluster, build("fifo+easy+requested")).record
+        places = record.allocations.group_by("job_id", maintain_order=True).agg("node")
+        starts = dict(record.jobs.select("job_id", "start_seconds").iter_rows())
+        lines = sacct_lines(month, starts, dict(places.iter_rows()))
         (folder / "sacct.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
         (folder / "scontrol.txt").write_text(month.scontrol, encoding="utf-8")
     content = {"output": str(output), "jobs": jobs, "gpus": cluster.total_gpus, "source": month.trace.source}

@@ -169,3 +169,13 @@ def test_a_folder_filled_while_a_run_goes_on_is_kept(tmp_path: Path, *, overwrit
     assert "while the command ran, so its result is not saved; " in refused.err
     assert {path.name for path in tmp_path.glob("out/*")} == before | {"thesis.txt"}
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"trace.csv", "mine.py", "out"}
+
+
+@pytest.mark.parametrize("out", ["x" * 256, f"deep/{'x' * 256}", f"{'x' * 256}/deep", "x/" * 2100])
+@pytest.mark.parametrize("name", WRITING_A_FOLDER)
+def test_a_name_too_long_is_refused_before_the_run(inputs: Path, muster: Muster, name: str, out: str) -> None:
+    before = sorted(inputs.iterdir())
+    refused = muster(*command(name, out))
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.endswith(f"{Path(out)}: cannot be written: File name too long\n")
+    assert sorted(inputs.iterdir()) == before
