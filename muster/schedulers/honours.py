@@ -15,6 +15,8 @@ PRIORITY = "priority"
 DEADLINE = "deadline"
 SIZES = "sizes"
 """More GPUs than asked for, up to `max_gpus`."""
+FEWER_GPUS = "fewer GPUs"
+"""Fewer GPUs than asked for, down to `min_gpus`."""
 BATCH = "batch"
 """A total batch above the initial one, up to `max_batch`."""
 WITHOUT_GPUS = "without GPUs"
@@ -27,7 +29,9 @@ EVEN_GANGS = "even gangs"
 """The same number of GPUs on each node of a job, where the engine needs it."""
 
 CPUS_AND_MEMORY = frozenset({REQUESTS, FURTHER_RESOURCES, WITHOUT_GPUS})
-ALL = frozenset({REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, WITHOUT_GPUS, EVEN_GANGS})
+ALL = frozenset(
+    {REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, FEWER_GPUS, WITHOUT_GPUS, EVEN_GANGS}
+)
 
 
 def honoured(scheduler: Any) -> frozenset[str]:

@@ -21,6 +21,7 @@ from muster.cluster.ledger_arrays import DELAYED, GPU
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import (
     EVEN_GANGS,
+    FEWER_GPUS,
     FURTHER_RESOURCES,
     REQUESTS,
     SIZES,
@@ -90,6 +91,7 @@ class Leased:
         return (honoured_by_all(self.parts) | {REQUESTS, FURTHER_RESOURCES}) - {
             WITHOUT_GPUS,
             SIZES,
+            FEWER_GPUS,
             EVEN_GANGS,
         }
 

@@ -9,6 +9,7 @@ from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import (
     DEADLINE,
     EVEN_GANGS,
+    FEWER_GPUS,
     FURTHER_RESOURCES,
     PRIORITY,
     REQUESTS,
@@ -49,6 +50,9 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
         for column in ("min_gpus", "max_gpus"):
             if (value := getattr(request, column)) not in (None, request.gpus):
                 yield Problem(where, what, column=column, found=value)
+    elif request.fewest_gpus < request.gpus and FEWER_GPUS not in honours:
+        what = f"{policy.name} gives no job fewer GPUs than its gpus; leave it out, or serve with --scheduler"
+        yield Problem(where, f"{what} {DEFAULT_SCHEDULER}", column="min_gpus", found=request.min_gpus)
     if request.gpus == 0 and WITHOUT_GPUS not in honours:
         what = f"{policy.name} has no place for jobs without GPUs; ask for one, or serve {DEFAULT_SCHEDULER}"
         yield Problem(where, what, column="gpus", found=0)

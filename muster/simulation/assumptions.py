@@ -12,7 +12,15 @@ from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, Bools, Floats, Ints
 from muster.cluster.resources import BUILT_IN_COUNT, FURTHER, RESOURCES
 from muster.formatting import counted
 from muster.problems import did_you_mean
-from muster.schedulers.honours import BATCH, DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, SIZES
+from muster.schedulers.honours import (
+    BATCH,
+    DEADLINE,
+    FEWER_GPUS,
+    FURTHER_RESOURCES,
+    PRIORITY,
+    REQUESTS,
+    SIZES,
+)
 from muster.speed.input_pipeline import untold_gpu_types
 from muster.speed.network_of_jobs import AUTO, NONE
 from muster.workload.jobs import JobTable
@@ -128,7 +136,7 @@ def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
     stated = (
         (PRIORITY, "priority", asked["priority"] != 0),
         (DEADLINE, "deadline_seconds", np.isfinite(asked["deadline"])),
-        (SIZES, "min_gpus and max_gpus", _elastic(table)),
+        _of_sizes(table, honours),
         (BATCH, "max_batch", asked["most_doublings"] > 0),
         *(
             (FURTHER_RESOURCES, resource.name, asked["requested"][:, RESOURCES.index(resource)] > 0)
@@ -140,6 +148,14 @@ def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
         for kind, columns, jobs in stated
         if kind not in honours and jobs.any()
     ]
+
+
+def _of_sizes(table: JobTable, honours: frozenset[str]) -> tuple[str, str, Bools]:
+    """What a scheduler must honour about sizes, the columns without effect otherwise, and the jobs that state them."""
+    asked = table.asked
+    if SIZES in honours:
+        return FEWER_GPUS, "min_gpus", _elastic(table) & (asked["min_gpus"] < asked["gpus"])
+    return SIZES, "min_gpus and max_gpus", _elastic(table)
 
 
 def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:

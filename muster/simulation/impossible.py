@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import MICRO, Floats
+from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCES
 from muster.formatting import counted
 from muster.problems import InputError, Problem
-from muster.schedulers.honours import REQUESTS, WORKERS_AND_SERVERS
+from muster.schedulers.honours import FEWER_GPUS, REQUESTS, WORKERS_AND_SERVERS
 from muster.simulation.options import Options
 from muster.workload.jobs import REFUSED, JobTable
 from muster.workload.sized import PS, RIGID
@@ -35,7 +35,7 @@ def set_impossible_aside(
     smallest size, another one the GPUs that it asks for.
     """
     asked = table.asked
-    needed = np.where(asked["sync"] == RIGID, asked["gpus"], asked["min_gpus"])
+    needed = _least_gpus(table, honours)
     gpus = np.array([node.gpus for node in cluster.nodes])
     room = (table.node_allowed * gpus).sum(axis=1)[asked["constraint"]]
     nowhere = np.isin(asked["constraint"], list(table.unmet))
@@ -44,13 +44,13 @@ def set_impossible_aside(
     problems = {
         int(job): _Impossible(
             f"cluster {cluster.name} has {counted(int(room[job]), 'GPU')} that it may use",
-            _column_of_size(asked[job]),
+            _column_of_size(asked[job], int(needed[job])),
             int(needed[job]),
         )
         for job in np.flatnonzero((needed > room) | nowhere)
     }
     if REQUESTS in honours:
-        problems |= _too_large_requests(table, cluster, problems)
+        problems |= _too_large_requests(table, cluster, needed, problems)
     if WORKERS_AND_SERVERS in honours:
         problems |= _too_large_workers(table, cluster, problems)
     impossible = np.array(sorted(problems), np.int64)
@@ -71,6 +71,16 @@ def set_impossible_aside(
         )
     table.facts["state"][impossible] = REFUSED
     return tuple(table.ids.gather(impossible).to_list())
+
+
+def _least_gpus(table: JobTable, honours: frozenset[str]) -> Ints:
+    """The fewest GPUs on which each job can run under a scheduler that honours this."""
+    asked = table.asked
+    may_shrink: Bools = asked["sync"] != RIGID
+    if FEWER_GPUS in honours:
+        may_shrink |= (asked["milli"] == WHOLE) & (asked["gpus"] > 0)
+    least: Ints = np.where(may_shrink, asked["min_gpus"], asked["gpus"])
+    return least
 
 
 def _unmet_places(table: JobTable, trace: Trace) -> Iterator[Problem]:
@@ -98,19 +108,21 @@ class _Impossible:
     found: float
 
 
-def _too_large_requests(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:
-    """Jobs of one size whose GPUs fit, but not together with what they request beside them."""
+def _too_large_requests(
+    table: JobTable, cluster: Cluster, needed: Ints, known: Collection[int]
+) -> dict[int, _Impossible]:
+    """Jobs without workers whose `needed` GPUs fit, but not together with what they request beside them."""
     asked = table.asked
-    rows = np.column_stack([asked["constraint"], asked["gpus"], asked["requested"]])
+    rows = np.column_stack([asked["constraint"], asked["gpus"], needed, asked["requested"]])
     states = (asked["sync"] == RIGID) & (asked["requested"] > 0).any(axis=1)
     requesting = np.setdiff1d(np.flatnonzero(states), np.array(sorted(known), np.int64))
     found: dict[int, _Impossible] = {}
     if not len(requesting):
         return found
     distinct, which = np.unique(rows[requesting], axis=0, return_inverse=True)
-    for number, (constraint, gpus, *requested) in enumerate(distinct.tolist()):
+    for number, (constraint, gpus, least, *requested) in enumerate(distinct.tolist()):
         nodes = cluster.amounts[table.node_allowed[constraint]]
-        column = _too_large(nodes, gpus, requested)
+        column = _too_large(nodes, gpus, least, requested)
         if column is None:
             continue
         resource = RESOURCES[column]
@@ -122,10 +134,11 @@ def _too_large_requests(table: JobTable, cluster: Cluster, known: Collection[int
     return found
 
 
-def _too_large(nodes: Floats, gpus: int, requested: Sequence[int]) -> int | None:
+def _too_large(nodes: Floats, gpus: int, least: int, requested: Sequence[int]) -> int | None:
     """The resource whose request keeps a job from every place on these empty nodes; None: it has a place.
 
-    A job without GPUs, or with a share of one, needs one node; others divide what they request over their GPUs.
+    A job without GPUs, or with a share of one, needs one node. Others divide what they request over their GPUs, and
+    with their least GPUs have so much less.
     """
     together = np.ones(len(nodes)) * np.inf
     for resource, wanted in enumerate(requested):
@@ -133,7 +146,7 @@ def _too_large(nodes: Floats, gpus: int, requested: Sequence[int]) -> int | None
             continue
         together = np.minimum(together, nodes[:, resource] / (wanted / MICRO) * max(gpus, 1) + _ROUNDING)
         places = np.floor(together) if gpus == 0 else np.minimum(np.floor(together), nodes[:, 0])
-        if places.sum() < max(gpus, 1):
+        if places.sum() < max(least, 1):
             return resource
     return None
 
@@ -193,7 +206,8 @@ def _lines(trace: Trace) -> pl.Series | None:
     return beside.sort("submit_seconds", maintain_order=True)[LINE]
 
 
-def _column_of_size(asked: np.void) -> str:
+def _column_of_size(asked: np.void, least: int) -> str:
     """The column that says how many GPUs the job needs at least."""
-    smaller = asked["sync"] != RIGID and asked["min_gpus"] < asked["gpus"]
-    return "min_workers" if smaller else "gpus"
+    if least == asked["gpus"]:
+        return "gpus"
+    return "min_gpus" if asked["sync"] == RIGID else "min_workers"

@@ -56,8 +56,9 @@ class NetworkOfRun:
         self._gathered = np.zeros((4, 0), np.int64)
 
     def best_exposed(self, model: int, gpus: int) -> float:
-        """Of a gang that is alone in the cluster, as close together as it can be."""
-        if not 2 <= gpus <= self._cluster.total_gpus or not self._sensitive[model]:
+        """Of a gang that is alone in the cluster, as close together as it can be; on all GPUs if it asks for more."""
+        gpus = min(gpus, self._cluster.total_gpus)
+        if gpus < 2 or not self._sensitive[model]:
             return 0.0
         placements = _closest(gpus, self._cluster)
         seconds = self.speed.exposed_seconds(np.array([model]), shapes_of(placements, self.speed.tree))

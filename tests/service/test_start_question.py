@@ -85,6 +85,17 @@ def test_running_jobs_go_on_at_once_in_turns_of_any_length(tmp_path: Path) -> No
     assert expected.ends["1"] == pytest.approx(question.state.running["known_seconds"][0])
 
 
+def test_a_job_above_the_cluster_has_a_start_at_its_least(tmp_path: Path) -> None:
+    """It asks for 6 of 4 GPUs and may have 1: it starts once the first job ends, as in the daemon."""
+    site = Site(tmp_path, "gittins+joint")
+    site.submit({**NAMED, "steps": 3_000, "gpus": 4})
+    site.turn(TURN)
+    site.submit({**NAMED, "steps": 3_000, "gpus": 6, "min_gpus": 1})
+    site.turn(TURN)
+    expected = site.starts()[2]
+    assert site.run_until_started([2])[2] == pytest.approx(expected.median, abs=2 * TURN)
+
+
 @pytest.mark.parametrize("scheduler", ["fifo", "srtf"])
 def test_known_durations_give_one_point_that_comes_true(tmp_path: Path, scheduler: str) -> None:
     site = Site(tmp_path, scheduler)

@@ -24,7 +24,14 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import REACHED, Worth
 from muster.schedulers.contract import Proposal, Snapshot
-from muster.schedulers.honours import BATCH, CPUS_AND_MEMORY, EVEN_GANGS, SIZES, WORKERS_AND_SERVERS
+from muster.schedulers.honours import (
+    BATCH,
+    CPUS_AND_MEMORY,
+    EVEN_GANGS,
+    FEWER_GPUS,
+    SIZES,
+    WORKERS_AND_SERVERS,
+)
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
@@ -85,6 +92,7 @@ class Joint(DraftAllocator):
     spares_running: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {
         SIZES,
+        FEWER_GPUS,
         BATCH,
         WORKERS_AND_SERVERS,
         EVEN_GANGS,

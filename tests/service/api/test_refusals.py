@@ -131,6 +131,15 @@ def test_what_the_scheduler_honours_is_taken(api: Serving) -> None:
     assert "dally has no place for jobs without GPUs" in refused.message
 
 
+def test_min_gpus_is_refused_where_jobs_only_grow(api: Serving) -> None:
+    api.status.policy = build("gandiva")
+    assert api.ask("POST", "/v1/jobs", JOB | {"gpus": 2, "max_gpus": 3}).status == 201
+    refused = api.ask("POST", "/v1/jobs", JOB | {"gpus": 2, "min_gpus": 1})
+    (problem,) = refused.json["error"]["problems"]
+    assert problem["column"] == "min_gpus"
+    assert "gandiva gives no job fewer GPUs than its gpus; leave it out, or serve with" in problem["what"]
+
+
 def test_all_that_this_cluster_cannot_do_is_reported_at_once(api: Serving) -> None:
     refused = api.ask(
         "POST", "/v1/jobs", JOB | {"gpus": 9, "cpus": 99, "memory_gb": 999, "model": "resnet19"}
