@@ -28,6 +28,8 @@ _TICKS = (1.0, 0.1, 0.01, 0.001)
 _ENOUGH_TICKS = 100_000
 _NEVER = -1
 _SHARED = ("job_id", "model", "tenant", "user", "gpus", "submit_seconds")
+_OF_A_REASON = ("reason", "parameters", "gpus")
+"""Columns that decide its sentence."""
 _OWN = ("start_seconds", "finish_seconds", "wait_seconds", "preemptions", "outcome", "measured")
 
 
@@ -161,11 +163,12 @@ class _Block:
         job = rows["job"].to_numpy()
         since, until = self.moments(rows["from_seconds"]), self.moments(rows["to_seconds"])
         first = np.diff(job, prepend=-1) != 0
-        kinds = rows.select("reason", "parameters").unique(maintain_order=True)
+        rows = rows.with_columns(self.jobs["gpus"].gather(job).alias("gpus"))
+        kinds = rows.select(_OF_A_REASON).unique(maintain_order=True)
         texts = [reason_text(*kind) for kind in kinds.iter_rows()]
         sentence = rows.join(
             kinds.with_columns(pl.Series("text", texts, dtype=pl.String)),
-            on=["reason", "parameters"],
+            on=_OF_A_REASON,
             how="left",
             nulls_equal=True,
             maintain_order="left",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 import polars as pl
@@ -12,7 +13,7 @@ import polars as pl
 from muster.formatting import counted, duration, gpus
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.runtime.records import Record
-from muster.schedulers.reasons import REASONS, reason
+from muster.schedulers.reasons import NEEDS, REASONS, reason
 
 _NAMED_AT_MOST = 5
 _SHOWN_AT_MOST = 10
@@ -37,13 +38,13 @@ class Wait:
     ran_for_seconds: float
     """Seconds that the job had run when an interruption began the stretch; 0: it had not."""
 
-    def sentences(self) -> Iterator[str]:
-        """For people."""
+    def sentences(self, job_gpus: float) -> Iterator[str]:
+        """For people; the job asks for so many GPUs."""
         if self.ran_for_seconds:
             yield f"Interrupted at {self.from_seconds:,.0f} s, after {duration(self.ran_for_seconds)}."
         yield (
             f"{self.from_seconds:,.0f} to {self.to_seconds:,.0f} s "
-            f"({duration(self.to_seconds - self.from_seconds)}): {_words(self.reason, self.details)}."
+            f"({duration(self.to_seconds - self.from_seconds)}): {_words(self.reason, self.details, job_gpus)}."
             f"{self._holders()}"
         )
         if self.started:
@@ -84,7 +85,7 @@ class WaitsOfJob:
     def sentences(self) -> Iterator[str]:
         """For people."""
         began = "never started" if self.start_seconds is None else f"started at {self.start_seconds:,.0f} s"
-        refused = f": {_words('fits_nowhere', {})}" if self.outcome == "refused" else ""
+        refused = f": {_words('fits_nowhere', {}, self.gpus)}" if self.outcome == "refused" else ""
         times = sum(wait.ran_for_seconds > 0 for wait in self.waits)
         stopped = f" and was interrupted {counted(times, 'time')}" if times else ""
         yield (
@@ -94,7 +95,7 @@ class WaitsOfJob:
         )
         by_length = sorted(self.waits, key=lambda wait: wait.from_seconds - wait.to_seconds)
         for wait in sorted(by_length[:_SHOWN_AT_MOST], key=lambda wait: wait.from_seconds):
-            yield from wait.sentences()
+            yield from wait.sentences(self.gpus)
         if shorter := by_length[_SHOWN_AT_MOST:]:
             seconds = sum(wait.to_seconds - wait.from_seconds for wait in shorter)
             yield (
@@ -103,14 +104,18 @@ class WaitsOfJob:
             )
 
 
-def reason_text(name: str, parameters: str) -> str:
-    """A row of the record's reasons as a sentence; a reason of another version by its name."""
-    return _words(name, json.loads(parameters or "{}")) if name in REASONS else name
+def reason_text(name: str, parameters: str, job_gpus: float) -> str:
+    """A row of the record's reasons as a sentence, of a job that asks for so many GPUs.
+
+    A reason of another version is its name.
+    """
+    return _words(name, json.loads(parameters or "{}"), job_gpus) if name in REASONS else name
 
 
-def _words(name: str, details: Mapping[str, float]) -> str:
+def _words(name: str, details: Mapping[str, float], job_gpus: float) -> str:
     kind = reason(REASONS[name])
-    return kind.words(*(details.get(number, 0.0) for number in (kind.a, kind.b)))
+    at_least = details.get(NEEDS, inf) < job_gpus
+    return kind.words(*(details.get(number, 0.0) for number in (kind.a, kind.b)), at_least=at_least)
 
 
 def waits_of(record: Record, job_id: str) -> WaitsOfJob:

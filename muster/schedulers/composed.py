@@ -378,7 +378,6 @@ class Composed:
         )
         waits = served & ((codes == NO_GPUS) | (codes == OUTRANKED))
         codes[waits] = PROTECTED
-        plan.reason_a[waits] = jobs.requested_gpus[waits]
         plan.reason_b[waits] = max(float(until[for_now].min()) - snapshot.now, 0.0)
 
     def _leave_out_too_large(self, snapshot: Snapshot, pinned: Bools, ranked: Ints, chosen: Bools) -> None:

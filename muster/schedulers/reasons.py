@@ -8,7 +8,9 @@ from math import isfinite
 from muster.cluster.resources import FURTHER
 from muster.formatting import duration, gpus, is_or_are, thousandths
 
-_SHOWN = {"needs": gpus, "seconds": duration}
+NEEDS = "needs"
+"""The number of GPUs that a job waits for: those it asks for, or its fewest under a scheduler that gives fewer."""
+_SHOWN = {NEEDS: gpus, "seconds": duration}
 """How a number of this name is shown; others as they are."""
 _FREE = "free"
 """The number that is the subject of its sentence."""
@@ -39,9 +41,11 @@ class Reason:
         second = f'"{self.b}": {float(b)!r}' if self.b and isfinite(b) else ""
         return f"{{{first}, {second}}}" if first and second else f"{{{first}{second}}}"
 
-    def words(self, a: float, b: float) -> str:
-        """The reason as a sentence."""
+    def words(self, a: float, b: float, *, at_least: bool = False) -> str:
+        """The reason as a sentence; `at_least`: the GPUs that the job needs are its least, and it may have more."""
         numbers = {name: _words(name, value) for name, value in ((self.a, a), (self.b, b))}
+        if at_least and NEEDS in numbers:
+            numbers[NEEDS] = f"at least {numbers[NEEDS]}"
         sentence = self.if_enough if self.if_enough and b >= a > 0 else self.sentence
         return sentence.format(**numbers)
 
@@ -68,6 +72,7 @@ _KINDS = (
         "it needs {needs} and the jobs served before it leave {left}",
         "needs",
         "left",
+        "it needs {needs}; the jobs served before it leave {left}, and others were worth more to the goal",
     ),
     Reason(
         "no_place",

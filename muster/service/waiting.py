@@ -8,7 +8,7 @@ from math import inf
 
 from muster.cluster import Cluster
 from muster.formatting import counted, duration
-from muster.schedulers.reasons import PROTECTED, REASONS, reason
+from muster.schedulers.reasons import NEEDS, PROTECTED, REASONS, reason
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.clocks import NOTABLE_SECONDS
 from muster.service.store import Store
@@ -32,7 +32,8 @@ def describe_reason(row: JobRow, now: float, drained: Sequence[str] = ()) -> str
     # Noted as of the decision: some of these seconds have passed.
     if kind is _PROTECTED and kind.b in figures:
         figures[kind.b] = max(figures[kind.b] - (now - row.reason_since), 0.0)
-    words = kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf))
+    at_least = figures.get(NEEDS, inf) < row.usual_gpus * row.request.gpu_share
+    words = kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf), at_least=at_least)
     return f"{words}; {_are(drained, 'drained')}" if drained else words
 
 

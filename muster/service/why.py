@@ -333,7 +333,8 @@ def _when(job: int, estimate: QueueEstimate, now: float) -> str:
             f"{guesses})."
         )
     if str(job) in answer.question.state.waiting["job_id"]:
-        return f"When it starts cannot be said: in some of {simulations} it never does."
+        some = "the simulation of the queue" if answer.question.draws == 1 else f"some of {simulations}"
+        return f"When it starts cannot be said: in {some} it never does."
     return "A simulation of the present queue never starts it: no machine that it may use is large enough."
 
 

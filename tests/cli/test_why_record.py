@@ -58,3 +58,19 @@ def test_a_run_whose_models_are_gone_still_explains_waits(
     answer = muster("why", "3", "--record", out)
     assert answer.status == 0
     assert "the run's models cannot be read" in " ".join(answer.out.split())
+
+
+def test_a_job_that_may_shrink_waits_for_its_least_size(
+    muster: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    rows = ["a,0,16,16,16,600", "b,10,16,1,16,3600"]
+    header = "job_id,submit_seconds,gpus,min_gpus,max_gpus,duration_seconds"
+    (tmp_path / "trace.csv").write_text("\n".join([header, *rows, ""]))
+    for scheduler, said in (
+        ("gittins+joint", "it needs at least 1 GPU and"),
+        ("fifo", "it needs 16 GPUs and"),
+    ):
+        flags = ("--cluster", "2x8gpu", "--scheduler", scheduler, "--out", tmp_path / scheduler)
+        assert muster("simulate", tmp_path / "trace.csv", *flags).status == 0
+        answer = muster("why", "b", "--record", tmp_path / scheduler)
+        assert f"{said} 0 are free" in " ".join(answer.out.split())

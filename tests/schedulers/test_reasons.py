@@ -37,3 +37,12 @@ def test_reasons_are_sentences() -> None:
     timer = reason(REASONS["delay_timer"])
     assert timer.parameters(2, inf) == {"waited": 2}
     assert timer.words(2, inf) == "it waits for a machine-level offer: its timer is at 2 of inf leases"
+
+
+def test_reasons_of_jobs_that_may_shrink_state_the_least() -> None:
+    few = "it needs at least 1 GPU and 0 are free"
+    assert reason(REASONS["no_gpus"]).words(1, 0, at_least=True) == few
+    left = (
+        "it needs at least 2 GPUs; the jobs served before it leave 3, and others were worth more to the goal"
+    )
+    assert reason(REASONS["outranked"]).words(2, 3, at_least=True) == left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 from muster.schedulers.registry import build
 from muster.service.request import JobRequest
 from muster.service.simulated_queue import NoEstimate
+from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.start_question import ASKED, MOST_ENDED, SeenQueue, question_of, shapes_of
 from muster.service.start_simulations import StartQuestion
-from muster.service.store.rows import ENDED, JobSearch, State, Submission
+from muster.service.store.rows import ENDED, Caller, JobSearch, State, Submission
 from muster.service.waiting import closed_nodes
-from muster.simulation.start_estimates import StartEstimate
+from muster.service.why import why_waiting
+from muster.simulation.start_estimates import ExpectedQueue, StartEstimate
 
 from .controller.test_fake_nodes import World
 
@@ -35,14 +38,17 @@ class Site(World):
     def question(
         self, shapes: Sequence[JobRequest] = (), waiting: Sequence[int] | None = None
     ) -> StartQuestion:
+        rows = [row for shape in shapes for row in shapes_of(shape, "ann", self.seconds)]
+        return question_of(self.seen(waiting), self.status, DRAWS, rows)
+
+    def seen(self, waiting: Sequence[int] | None = None) -> SeenQueue:
+        """The queue as it is; `waiting`: with these waiting jobs alone."""
         ended = self.store.search(JobSearch(states=ENDED, limit=MOST_ENDED))[0]
         living = [row for row in self.store.living() if waiting is None or row.state is not State.QUEUED]
         living += [row for row in self.store.living() if waiting is not None and row.id in waiting]
         closed = closed_nodes(self.store, self.status)
         held = self.store.allocation_intervals(open_only=True)
-        seen = SeenQueue(self.seconds, living, ended, held, closed)
-        rows = [row for shape in shapes for row in shapes_of(shape, "ann", self.seconds)]
-        return question_of(seen, self.status, DRAWS, rows)
+        return SeenQueue(self.seconds, living, ended, held, closed)
 
     def starts(self) -> dict[int, StartEstimate]:
         # As the process of its own gets it.
@@ -94,6 +100,21 @@ def test_a_job_above_the_cluster_has_a_start_at_its_least(tmp_path: Path) -> Non
     site.turn(TURN)
     expected = site.starts()[2]
     assert site.run_until_started([2])[2] == pytest.approx(expected.median, abs=2 * TURN)
+
+
+@pytest.mark.parametrize(
+    ("draws", "said"), [(1, "in the simulation of the queue"), (40, "in some of 40 simulations of the queue")]
+)
+def test_a_job_that_never_starts_is_said_so(tmp_path: Path, draws: int, said: str) -> None:
+    site = Site(tmp_path, "fifo")
+    site.submit({**NAMED, "steps": 3_000, "gpus": 4}, {**NAMED, "steps": 3_000})
+    site.turn(TURN)
+    row = site.store.job(2)
+    assert row is not None
+    answer = StartAnswer(replace(site.question(), draws=draws), [ExpectedQueue({}, {})])
+    estimate = QueueEstimate(site.seen(), answer)
+    sentences = why_waiting(row, estimate, site.status, Caller("ann", operator=False), site.seconds).sentences
+    assert sentences[-1] == f"When it starts cannot be said: {said} it never does."
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "srtf"])

@@ -32,3 +32,19 @@ def test_the_figures_of_other_reasons_stay() -> None:
         reason_since=NOTED,
     )
     assert describe_reason(row, NOTED + 30) == "it needs 2 GPUs and 0 are free"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "needs", "said"),
+    [
+        ({"gpus": 20, "min_gpus": 1}, 1, "it needs at least 1 GPU and 0 are free"),
+        ({"gpus": 20, "min_gpus": 1}, 20, "it needs 20 GPUs and 0 are free"),
+        ({"gpus": 1, "gpu_share": 0.5}, 0.5, "it needs 0.5 of a GPU and 0 are free"),
+    ],
+)
+def test_the_least_of_a_job_that_may_shrink_is_named(
+    sizes: dict[str, float], needs: float, said: str
+) -> None:
+    request = REQUEST.model_copy(update=sizes)
+    row = JobRow(1, "ann", request, 0.0, reason="no_gpus", reason_parameters={"needs": needs, "free": 0})
+    assert describe_reason(row, NOTED) == said

@@ -53,7 +53,7 @@ from muster.schedulers.joint.sizes import (
     with_sizes,
     worth_less,
 )
-from muster.schedulers.reasons import NO_PLACE, NOT_SELECTED
+from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, REASONS
 
 _NOT_CHOSEN = 0.5
 """What a rigid job counts that does not fit beside those before it, by GPUs.
@@ -82,6 +82,10 @@ _TIMES_SIZED = 3
 """How often sizes are chosen: again where jobs have more machines than they need, which makes that size worth less."""
 _WORK_PER_CHANGE = 1.0
 """Seconds of work before another size or type of GPU, for each second that it costs."""
+
+
+_FOR_GPUS = np.isin(np.arange(len(REASONS)), (NO_GPUS, OUTRANKED, NO_PLACE))
+"""By reason: whether a job waits for the GPUs that it needs."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,9 @@ class Joint(DraftAllocator):
                 self._allocate_rest(snapshot, proposal, ranked, chosen, rest)
             return
         super().allocate(snapshot, proposal, ranked, chosen)
+        if jobs.elastic.any():
+            waits = jobs.elastic & _FOR_GPUS[proposal.reasons]
+            proposal.reason_a[waits] = jobs.min_gpus[waits]
         anywhere = (jobs.gpus > 0) & (jobs.constraint == 0) & ~jobs.requested_per_gpu.any(axis=1)
         declined = (proposal.reasons == NO_PLACE) & anywhere
         proposal.reasons[declined] = NOT_SELECTED
