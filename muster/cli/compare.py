@@ -60,6 +60,7 @@ def compare(
     from muster.formatting import as_json_text
     from muster.parallel import run_all
     from muster.report.comparison import write_comparison
+    from muster.report.run_notes import notes_by_run
 
     errors = ErrorCollector()
     first, *more = cluster
@@ -94,8 +95,8 @@ def compare(
 
             with spinner("Drawing the page and its charts"):
                 write_report(folder, knowledge_of=knowledge_of)
-    own_notes = (note for summary in summaries for note in summary["notes"][len(inputs.trace.notes) :])
-    for note in dict.fromkeys(own_notes):
+    own_notes = [summary["notes"][len(inputs.trace.notes) :] for summary in summaries]
+    for note in notes_by_run(folders, own_notes):
         print(note, file=sys.stderr)
     if as_json:
         content = as_json_text({"out": str(out), "runs": folders, "summaries": summaries, **history})

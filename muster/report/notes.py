@@ -10,6 +10,7 @@ import polars as pl
 from muster import formatting
 from muster.report.calibration import calibration
 from muster.report.finding import jct_bound_text
+from muster.report.run_notes import notes_by_run
 
 # Settings of run.json that are flags of the command line.
 FLAGS = {
@@ -56,7 +57,7 @@ def notes(
         )
     found += [
         _sentence(f"Trace: {note}")
-        for note in dict.fromkeys(_trace_notes(runs))
+        for note in notes_by_run(names, map(_notes_of, runs))
         if not note.startswith(_NO_NETWORK_MODEL)
     ]
     found += _shared("Rules", names, [_rules(run["rules"]) for run in runs])
@@ -86,7 +87,11 @@ def assumptions(
         if unnamed
         else "every job names its model"
     )
-    without = [note for note in dict.fromkeys(_trace_notes(runs)) if note.startswith(_NO_NETWORK_MODEL)]
+    without = [
+        note
+        for note in dict.fromkeys(note for run in runs for note in _notes_of(run))
+        if note.startswith(_NO_NETWORK_MODEL)
+    ]
     return [
         ("Cost of an interruption", _each(names, costs)),
         ("Schedulers know of the work left", _each(names, knowledge)),
@@ -215,8 +220,8 @@ def _flag_value(value: Any) -> str:
     return "" if value is True else formatting.typed(value)
 
 
-def _trace_notes(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(note) for run in runs for note in run["trace"].get("notes") or ()]
+def _notes_of(run: Mapping[str, Any]) -> list[str]:
+    return [str(note) for note in run["trace"].get("notes") or ()]
 
 
 def _rules(rules: Mapping[str, Any]) -> str:

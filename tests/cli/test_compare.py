@@ -150,3 +150,25 @@ def test_a_setting_that_none_has_is_refused_for_each(muster: Muster, trace: Path
     )
     assert refused.status == 2
     assert refused.err.count("has no such setting") == 2
+
+
+def test_a_note_names_the_schedulers_that_it_is_about(
+    muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = ["a,0,2,1,4,600", "b,10,4,1,8,600"]
+    Path("trace.csv").write_text(
+        "\n".join(["job_id,submit_seconds,gpus,min_gpus,max_gpus,duration_seconds", *rows, ""])
+    )
+    done = muster("compare", "trace.csv", "--cluster", "2x8gpu", "--workers", "1", "--out", "out")
+    assert done.status == 0
+    said = "slurm-like, fifo and las ignore min_gpus and max_gpus, which 2 jobs of 2 state"
+    assert said in done.err.splitlines()
+    assert "this scheduler" not in done.err
+    page = Path("out/report.html").read_text()
+    assert "Trace: slurm-like, fifo" in page
+    assert " ignore min_gpus and max_gpus, which 2 jobs of 2 state." in page
+    assert "this scheduler" not in page
+    flags = ("--scheduler", "fifo", "--scheduler", "las", "--out", "two")
+    alike = muster("compare", "trace.csv", "--cluster", "2x8gpu", "--workers", "1", *flags)
+    assert "this scheduler ignores min_gpus and max_gpus, which 2 jobs of 2 state" in alike.err.splitlines()
