@@ -400,6 +400,8 @@ def _named(given: Sequence[str]) -> dict[str, str]:
             what = "there is no such variable here; NAME=VALUE sets one"
             problems.append(Problem("--env", what, found=entry))
             continue
+        if name in environment:
+            problems.append(Problem("--env", f"{name} is given twice; give it once", found=entry))
         environment[name] = value if equals else os.environ[name]
     if problems:
         raise InputError(*problems)
@@ -411,6 +413,8 @@ def _amounts(given: Sequence[str]) -> dict[str, float]:
     amounts = {}
     for entry in given:
         name, _, amount = entry.partition("=")
+        if name in amounts:
+            raise InputError(Problem("--resource", f"{name} is given twice; give it once", found=entry))
         try:
             amounts[name] = float(amount)
         except ValueError:

@@ -97,6 +97,13 @@ class JobRequest(BaseModel):
             )
         return fields
 
+    @field_validator("command")
+    @classmethod
+    def _has_a_program(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if not command[0].strip():
+            raise ValueError(f"found {command[0]!r}; allowed: a program as the first word")
+        return command
+
     @field_validator("resources")
     @classmethod
     def _are_described(cls, resources: dict[str, float]) -> dict[str, float]:

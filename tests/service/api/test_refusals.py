@@ -71,6 +71,8 @@ DEEP = b'{"name": ' + b"[" * 100_000
         ({"directory": "here"}, "directory", "allowed: an absolute path, which starts with /"),
         ({"directory": "/a/../b"}, None, "directory may not go up by '..'"),
         ({"command": []}, "command", "allowed: at least one entry"),
+        ({"command": ["", "x"]}, "command", "found ''; allowed: a program as the first word"),
+        ({"command": [" "]}, "command", "found ' '; allowed: a program"),
         ({"command": ["a", "b\0"]}, "command.2", "allowed: text without null characters"),
         ({"name": ""}, "name", "it must not be empty"),
         ({"name": "  "}, "name", "allowed: text without control characters that is not only spaces"),

@@ -273,6 +273,8 @@ def test_a_wrong_file_is_reported_with_its_lines(
         ("--threads 0", "--threads: found 0; allowed: 1 or more"),
         ("--env NOWHERE", "--env: found 'NOWHERE'; there is no such variable here"),
         ("--env MUSTER_X=1", "Muster sets this itself"),
+        ("--env A=1 --env B=1 --env A=2", "--env: found 'A=2'; A is given twice; give it once"),
+        ("--resource a=1 --resource a=2", "--resource: found 'a=2'; a is given twice; give it once"),
         ("--ranks two", "--ranks: found 'two'; allowed: 'one' or 'per-gpu'"),
         ("--profile yes", "--profile: found 'yes'; allowed: auto"),
         ("--profile auto --model resnet18", "--model NAME names another"),
@@ -285,6 +287,13 @@ def test_a_wrong_flag_is_reported_by_its_name(api: Serving, muster: Muster, flag
     assert said in refused.err
     as_json = json.loads(muster("submit", *flags.split(), "--json", "--", "x").out)
     assert as_json["error"]["problems"]
+    assert api.store.jobs() == []
+
+
+def test_a_job_without_a_program_is_refused(api: Serving, muster: Muster) -> None:
+    refused = muster("submit", "--name", "empty", "--", "")
+    assert refused.status == 2
+    assert refused.err == "COMMAND: found ''; allowed: a program as the first word\n"
     assert api.store.jobs() == []
 
 
