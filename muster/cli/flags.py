@@ -64,7 +64,8 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not key or not equals:
-            problems.append(Problem("--set", "allowed: KEY=VALUE, for example --set quantum=60", found=pair))
+            what = "allowed: KEY=VALUE, for example --set quantum_seconds=60"
+            problems.append(Problem("--set", what, found=pair))
         elif key in settings:
             problems.append(Problem("--set", f"{key} is set twice", found=pair))
         settings[key] = value

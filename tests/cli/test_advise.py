@@ -99,7 +99,7 @@ def test_no_setting_is_silently_ignored(
         (["no-such-log", "--cluster", "1x1gpu"], "no-such-log"),
         (
             ["no-such-log", "--cluster", "1x1gpu", "--set", "depth"],
-            "--set: found 'depth'; allowed: KEY=VALUE",
+            "--set: found 'depth'; allowed: KEY=VALUE, for example --set quantum_seconds=60",
         ),
         (
             ["no-such-log", "--cluster", "1x1gpu", "--days", "3"],

@@ -97,5 +97,5 @@ def test_a_month_is_replaced_only_on_demand(muster: Muster, tmp_path: Path) -> N
 def test_a_site_too_small_or_with_half_a_node_is_refused(muster: Muster, tmp_path: Path, gpus: str) -> None:
     refused = muster("generate", "slurm-month", "--jobs", "5", "--gpus", gpus, "-o", tmp_path / "site")
     assert refused.status == 2
-    assert f"--gpus: found {gpus}; allowed: 32 or more, nodes of 8" in refused.err
+    assert f"--gpus: found {gpus}; allowed: a multiple of 8 that is 32 or more" in refused.err
     assert not list(tmp_path.iterdir())

@@ -61,7 +61,7 @@ def generate(jobs: int, gpus: int, load: float = 0.85, seed: int = 0) -> SlurmMo
     nodes = gpus // GPUS_PER_NODE
     if nodes < 2 * len(_KINDS) or gpus % GPUS_PER_NODE:
         least = 2 * len(_KINDS) * GPUS_PER_NODE
-        what = f"allowed: {least} or more, nodes of {GPUS_PER_NODE} in two partitions"
+        what = f"allowed: a multiple of {GPUS_PER_NODE} that is {least} or more"
         raise InputError(Problem("--gpus", what, found=gpus))
     arrivals, durations, sizes, kinds, ends, limits, names = streams(seed, 7)
     submit = rhythmic_arrivals(arrivals, jobs, jobs / (_DAYS * 24))
