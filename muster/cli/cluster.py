@@ -47,7 +47,7 @@ def cluster(
     from muster.problems import InputError, Problem
 
     if output.suffix != ".toml":
-        raise InputError(Problem("--output", "allowed: a name that ends in .toml", found=output))
+        raise InputError(Problem("--output", "allowed: a name that ends in .toml", found=str(output)))
     if address is not None and source != _RAY:
         raise InputError(Problem("--address", "allowed: with --from ray", found=address))
     found, notes = _found(source, address)

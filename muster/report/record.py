@@ -26,6 +26,7 @@ RUN_FIELDS: Sequence[tuple[str, type]] = (
     ("knowledge", str),
 )
 OBJECTS_IF_ANY = ("settings", "named")
+_ALLOWED = "allowed: a folder that muster simulate, compare or export wrote"
 KIND_WORDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
 
 
@@ -44,12 +45,7 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
 
 def read_record(folder: Path) -> Record:
     """The record of one run; all problems of the folder are raised together."""
-    if not folder.is_dir():
-        what = "no such folder; give the folder that `muster simulate --out` or `muster compare --out` wrote"
-        raise InputError(Problem(str(folder), what))
-    if (folder / "comparison.json").exists():
-        what = "this is a comparison of several runs; give the folder of one of them"
-        raise InputError(Problem(str(folder), what))
+    _check_is_record(folder)
     problems: list[Problem] = []
     tables: dict[str, pl.DataFrame] = {}
     for name, schema in TABLES.items():
@@ -67,6 +63,21 @@ def read_record(folder: Path) -> Record:
         raise InputError(*problems)
     jobs, allocations, decisions, reasons = (tables[name] for name in TABLES)
     return Record(jobs, CompactTable(allocations), decisions, CompactTable(reasons), run)
+
+
+def _check_is_record(folder: Path) -> None:
+    """Refuses what is no folder with the files of one run; some of them may be missing."""
+    what = ""
+    if not folder.is_dir():
+        what = f"{'this is a file' if folder.exists() else 'there is no such folder'}; {_ALLOWED}"
+    elif (folder / "comparison.json").exists():
+        what = "this is a comparison of several runs; give the folder of one of them"
+    elif not any(
+        (folder / name).exists() for name in ("run.json", *(f"{table}.parquet" for table in TABLES))
+    ):
+        what = f"this is no record; {_ALLOWED}"
+    if what:
+        raise InputError(Problem(str(folder), what))
 
 
 def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

@@ -41,8 +41,12 @@ def test_a_user_mistake_writes_nothing(muster: Muster, tmp_path: Path) -> None:
     wrong_input = muster("cluster", "--from", tmp_path / "jobs.txt", "-o", tmp_path / "site.toml")
     assert (wrong_input.status, "describes no node" in wrong_input.err) == (2, True)
     (tmp_path / "scontrol.txt").write_text(NODES)
-    wrong_name = muster("cluster", "--from", tmp_path / "scontrol.txt", "-o", tmp_path / "site.csv")
-    assert (wrong_name.status, "allowed: a name that ends in .toml" in wrong_name.err) == (2, True)
+    site = tmp_path / "site.csv"
+    wrong_name = muster("cluster", "--from", tmp_path / "scontrol.txt", "-o", site)
+    assert (
+        wrong_name.status,
+        f"--output: found '{site}'; allowed: a name that ends in .toml" in wrong_name.err,
+    ) == (2, True)
     other_source = muster("cluster", "--from", "slurm", "--address", "h:1", "-o", tmp_path / "site.toml")
     assert (other_source.status, "--address: found 'h:1'; allowed: with --from ray" in other_source.err) == (
         2,

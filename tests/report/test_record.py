@@ -30,13 +30,33 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
-    assert "no such folder" in problems_of(tmp_path / "absent")[0]
+    assert (
+        "there is no such folder; allowed: a folder that muster simulate"
+        in problems_of(tmp_path / "absent")[0]
+    )
 
 
-def test_every_missing_file_is_reported(tmp_path: Path) -> None:
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("job_id\n")
+    (reply,) = problems_of(tmp_path / "trace.csv")
+    assert "this is a file; allowed: a folder that muster simulate, compare or export wrote" in reply
+
+
+def test_a_folder_without_a_record_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    said = "DIR: this is no record; allowed: a folder that muster simulate, compare or export wrote"
+    assert problems_of(tmp_path) == [said]
+
+
+@pytest.mark.parametrize("kept", ["run.json", "reasons.parquet"])
+def test_every_missing_file_is_reported(tmp_path: Path, kept: str) -> None:
+    write(scheduled("las", jobs=20), tmp_path)
     names = ["jobs.parquet", "allocations.parquet", "decisions.parquet", "reasons.parquet", "run.json"]
+    names.remove(kept)
+    for name in names:
+        (tmp_path / name).unlink()
     reply = problems_of(tmp_path)
-    assert [name in line for name, line in zip(names, reply, strict=True)] == [True] * 5
+    assert [name in line for name, line in zip(names, reply, strict=True)] == [True] * 4
 
 
 def test_wrong_tables_and_wrong_run_are_reported_together(tmp_path: Path) -> None:

@@ -208,6 +208,10 @@ def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> Non
             "gpus: is missing; rename a column or map one (is it num_gpus?)",
         ),
         (
+            "job_id,gpus,duration_seconds\na,1,1\n",
+            "submit_seconds: is missing; rename a column or map one; found: job_id, gpus, duration_seconds",
+        ),
+        (
             "job_id,submit_seconds,gpus\na,0,1\n",
             "exactly one of iterations, duration_seconds, gpu_work_seconds",
         ),

@@ -248,7 +248,8 @@ def _check_names(frame: pl.DataFrame, checks: Checks) -> None:
     present = [name for name in frame.columns if name != LINE]
     for column in COLUMNS:
         if not isinstance(column, Truth) and column.required and column.name not in present:
-            near = get_close_matches(column.name, present, n=1, cutoff=0.5)
+            others = [name for name in present if name not in NAMES]
+            near = get_close_matches(column.name, others, n=1, cutoff=0.5)
             hint = f" (is it {near[0]}?)" if near else ""
             what = f"is missing; rename a column or map one{hint}; found: {', '.join(present)}"
             checks.refuse_file(what, column.name)
