@@ -45,7 +45,7 @@ $(BUILT): $(STAMP) $(COMPILED)
 
 demo: install
 	mkdir -p demo
-	$(BIN)/muster generate synergy --jobs 1000 --load 5 --split 40,40,20 --multi-gpu --seed 1 -o demo/trace.csv
+	$(BIN)/muster generate synergy --jobs 1000 --load 5 --split 40,40,20 --multi-gpu --seed 1 -o demo/trace.csv --overwrite
 	$(BIN)/muster compare demo/trace.csv --cluster examples/two-racks.toml --scheduler slurm-like \
 		--scheduler fifo --scheduler las+proportional+consolidate \
 		--scheduler "$$($(BIN)/python -c 'from muster.schedulers.presets import DEFAULT_SCHEDULER as name; print(name)')" \

@@ -36,12 +36,14 @@ def cluster(
             metavar="HOST:PORT", help="Head of the Ray cluster (default: none; required with --from ray)."
         ),
     ] = None,
+    overwrite: flags.Overwrite = False,
     as_json: flags.Json = False,
 ) -> None:
     """Write the cluster file of a Slurm site or a Ray cluster: its nodes, GPUs, labels and racks.
 
     Example: muster cluster --from slurm -o cluster.toml
     """
+    from muster.cli.outputs import check_other_file, check_output
     from muster.cluster.cluster_file import write_cluster_file
     from muster.formatting import as_json_text, counted
     from muster.problems import InputError, Problem
@@ -50,6 +52,9 @@ def cluster(
         raise InputError(Problem("--output", "allowed: a name that ends in .toml", found=str(output)))
     if address is not None and source != _RAY:
         raise InputError(Problem("--address", "allowed: with --from ray", found=address))
+    if source not in (_SLURM, _RAY):
+        check_other_file(output, Path(source), "this is the file that --from reads")
+    check_output(output, overwrite=overwrite)
     found, notes = _found(source, address)
     write_cluster_file(found, output)
     if as_json:

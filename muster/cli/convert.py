@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from muster.cli import flags
-from muster.problems import InputError, Problem
 
 
 def convert(
@@ -35,24 +34,27 @@ def convert(
         ),
     ] = "auto",
     columns: flags.Columns = None,
+    overwrite: flags.Overwrite = False,
     as_json: flags.Json = False,
 ) -> None:
     """Convert a trace of another system into a native one, and report what was cleaned.
 
     Example: muster convert jobs.csv -o trace.csv --map submit=at,duration=run
     """
+    from muster.cli.outputs import check_other_file, check_output
+    from muster.cli.progress import spinner
     from muster.formatting import as_json_text, counted
-    from muster.workload.trace import read_trace, write_trace
+    from muster.workload.trace import read_trace, trace_writer
     from muster.workload.traces.mapped import parse_mapping
 
-    if output.exists() and output.samefile(source):
-        what = "this is the file that is converted, of which only a part is kept; allowed: another file"
-        raise InputError(Problem("--output", what, found=str(output)))
+    check_other_file(output, source, "this is the file that is converted, of which only a part is kept")
+    check_output(output, overwrite=overwrite)
     if output.suffix == ".toml":
         _convert_nodes(source, output, as_json=as_json)
         return
-    trace = read_trace(source, kind, parse_mapping(columns) if columns else None)
-    write_trace(trace, output)
+    with trace_writer(output) as write, spinner(f"Converting {source}"):
+        trace = read_trace(source, kind, parse_mapping(columns) if columns else None)
+        write(trace)
     notes = list(trace.notes)
     if trace.other_columns:
         notes.append(f"kept columns that are not Muster's own: {', '.join(trace.other_columns)}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.cli import flags
+from muster.cli.flag_groups import takes_flag_groups
 
 if TYPE_CHECKING:
     from muster.workload.trace import Trace
@@ -20,15 +24,23 @@ generate = typer.Typer(
 )
 
 Jobs = Annotated[int, typer.Option(metavar="N", help="Number of jobs.")]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="File to write: .csv or .parquet.")
-]
+
+
+@dataclass(frozen=True)
+class OutputFlags:
+    """Where a trace goes."""
+
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="File to write: .csv or .parquet.")
+    ]
+    overwrite: flags.Overwrite = False
+    as_json: flags.Json = False
 
 
 @generate.command()
+@takes_flag_groups()
 def synergy(
     jobs: Jobs,
-    output: Output,
     load: Annotated[float, typer.Option(metavar="N", help="Arrivals per hour.")] = 9.0,
     split: Annotated[
         str, typer.Option(metavar="I,L,S", help="Relative shares of image, language and speech models.")
@@ -44,7 +56,8 @@ def synergy(
         ),
     ] = False,
     seed: flags.Seed = 0,
-    as_json: flags.Json = False,
+    *,
+    to: OutputFlags,
 ) -> None:
     """Make a trace of Synergy's ten models.
 
@@ -52,13 +65,13 @@ def synergy(
     """
     from muster.workload.generators.synergy import generate as make
 
-    _write(make(jobs, load, _split(split), multi_gpu, static, seed), output, as_json=as_json)
+    _write(partial(make, jobs, load, _split(split), multi_gpu, static, seed), to)
 
 
 @generate.command()
+@takes_flag_groups()
 def philly_like(
     jobs: Jobs,
-    output: Output,
     per_hour: Annotated[
         float, typer.Option(metavar="N", help="Arrivals per hour, as the mean over a week.")
     ] = 56.5,
@@ -66,7 +79,8 @@ def philly_like(
         int, typer.Option(metavar="N", help="Number of tenants, of very different size.")
     ] = 15,
     seed: flags.Seed = 0,
-    as_json: flags.Json = False,
+    *,
+    to: OutputFlags,
 ) -> None:
     """Make a trace with Philly's sizes, durations, rhythm, tenants.
 
@@ -74,13 +88,13 @@ def philly_like(
     """
     from muster.workload.generators.philly_like import generate as make
 
-    _write(make(jobs, per_hour, tenants, seed), output, as_json=as_json)
+    _write(partial(make, jobs, per_hour, tenants, seed), to)
 
 
 @generate.command()
+@takes_flag_groups()
 def mixed(
     jobs: Jobs,
-    output: Output,
     gpus: Annotated[
         int, typer.Option(metavar="N", help="Number of GPUs of the cluster that the load is meant for.")
     ],
@@ -89,7 +103,8 @@ def mixed(
         typer.Option(metavar="SHARE", help="Share of the GPU time of the cluster that the jobs ask for."),
     ] = 0.8,
     seed: flags.Seed = 0,
-    as_json: flags.Json = False,
+    *,
+    to: OutputFlags,
 ) -> None:
     """Make a trace that asks for a share of a cluster's time.
 
@@ -97,13 +112,13 @@ def mixed(
     """
     from muster.workload.generators.mixed import generate as make
 
-    _write(make(jobs, gpus, load, seed), output, as_json=as_json)
+    _write(partial(make, jobs, gpus, load, seed), to)
 
 
 @generate.command()
+@takes_flag_groups()
 def smd(
     jobs: Jobs,
-    output: Output,
     per_hour: Annotated[
         float | None,
         typer.Option(metavar="N", help="Arrivals per hour (default: submit all jobs at time 0)."),
@@ -118,7 +133,8 @@ def smd(
         ),
     ] = 0.0,
     seed: flags.Seed = 0,
-    as_json: flags.Json = False,
+    *,
+    to: OutputFlags,
 ) -> None:
     """Make a trace of jobs with parameter servers and SMD's utilities.
 
@@ -126,7 +142,7 @@ def smd(
     """
     from muster.workload.generators.smd import generate as make
 
-    _write(make(jobs, per_hour, ring, seed), output, as_json=as_json)
+    _write(partial(make, jobs, per_hour, ring, seed), to)
 
 
 @generate.command()
@@ -148,6 +164,7 @@ def slurm_month(
 
     Example: muster generate slurm-month --jobs 2000 --gpus 256 -o site
     """
+    from muster.cli.progress import spinner
     from muster.cluster.slurm_nodes import read_slurm_site
     from muster.files import write_folder_aside
     from muster.folder_layouts import SLURM_MONTH
@@ -157,7 +174,10 @@ def slurm_month(
     from muster.workload.generators.slurm_month import generate as make
     from muster.workload.generators.slurm_month import sacct_lines
 
-    with write_folder_aside(output, SLURM_MONTH if overwrite else None) as folder:
+    with (
+        write_folder_aside(output, SLURM_MONTH if overwrite else None) as folder,
+        spinner("Simulating the site, to know when its jobs started"),
+    ):
         month = make(jobs, gpus, load, seed)
         cluster = read_slurm_site(month.scontrol, "scontrol.txt", "scontrol").cluster
         record = simulate(month.trace, cluster, build("fifo+easy+requested")).record
@@ -184,10 +204,16 @@ def _split(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _write(trace: Trace, output: Path, *, as_json: bool) -> None:
+def _write(make: Callable[[], Trace], to: OutputFlags) -> None:
+    from muster.cli.outputs import check_output
+    from muster.cli.progress import spinner
     from muster.formatting import as_json_text, counted
-    from muster.workload.trace import write_trace
+    from muster.workload.trace import trace_writer
 
-    write_trace(trace, output)
-    content = {"output": str(output), "jobs": len(trace.jobs), "source": trace.source}
-    print(as_json_text(content) if as_json else f"{counted(len(trace.jobs), 'job')} in {output}\n", end="")
+    check_output(to.output, overwrite=to.overwrite)
+    with trace_writer(to.output) as write, spinner("Making the trace"):
+        trace = make()
+        write(trace)
+    content = {"output": str(to.output), "jobs": len(trace.jobs), "source": trace.source}
+    text = f"{counted(len(trace.jobs), 'job')} in {to.output}\n"
+    print(as_json_text(content) if to.as_json else text, end="")

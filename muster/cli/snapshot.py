@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from muster.cli import flags
-from muster.problems import InputError, Problem
 
 
 def snapshot(
@@ -22,12 +21,12 @@ def snapshot(
 
     Example: muster snapshot -o snapshot.json
     """
+    from muster.cli.outputs import check_output
     from muster.files import write_aside
     from muster.formatting import as_json_text
     from muster.service.client import Client
 
-    if out.exists() and not overwrite:
-        raise InputError(Problem(str(out), "the file exists; allowed: another name, or --overwrite"))
+    check_output(out, overwrite=overwrite)
     with Client.of_environment() as client, write_aside(out) as aside, aside.open("wb") as file:
         for piece in client.download("/v1/snapshot"):
             file.write(piece)

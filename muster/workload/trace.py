@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,18 +108,32 @@ def trace_of(columns: Mapping[str, object], source: str, models: Mapping[str, Mo
 
 def write_trace(trace: Trace, path: Path | str) -> None:
     """Writes CSV or Parquet, by the name's ending; only columns that say something; whole or not at all."""
-    path = Path(path)
+    with trace_writer(Path(path)) as write:
+        write(trace)
+
+
+@contextmanager
+def trace_writer(path: Path) -> Iterator[Callable[[Trace], None]]:
+    """A function that writes the trace of this name, as `write_trace` does.
+
+    A wrong name, or a place that cannot be written, is an InputError before the body runs. The body calls the
+    function once.
+    """
     suffix = path.suffix.lower()
     if suffix not in _PARQUET + _CSV:
         what = f"the ending decides the form; allowed: one of {', '.join(_CSV + _PARQUET)}"
         raise InputError(Problem(str(path), what, found=path.suffix))
-    jobs = _telling(trace.jobs)
-    _check_writable(jobs, path, as_text=suffix in _CSV)
     with write_aside(path) as aside:
-        if suffix in _PARQUET:
-            write_parquet(jobs, aside)
-        else:
-            jobs.write_csv(aside)
+
+        def write(trace: Trace) -> None:
+            jobs = _telling(trace.jobs)
+            _check_writable(jobs, path, as_text=suffix in _CSV)
+            if suffix in _PARQUET:
+                write_parquet(jobs, aside)
+            else:
+                jobs.write_csv(aside)
+
+        yield write
 
 
 def _checked(reading: Reading, where: str, models: Mapping[str, Model]) -> pl.DataFrame:

@@ -57,6 +57,28 @@ def test_a_user_mistake_writes_nothing(muster: Muster, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("site.*"))
 
 
+def test_a_cluster_file_is_replaced_only_if_asked(muster: Muster, tmp_path: Path) -> None:
+    source, site = tmp_path / "scontrol.txt", tmp_path / "site.toml"
+    source.write_text(NODES)
+    site.write_text("mine")
+    refused = muster("cluster", "--from", source, "-o", site)
+    said = f"{site}: the file exists; allowed: another name, or --overwrite\n"
+    assert (refused.status, refused.err, site.read_text()) == (2, said, "mine")
+    assert muster("cluster", "--from", source, "-o", site, "--overwrite").status == 0
+    assert parse_cluster(str(site)).total_gpus
+
+
+def test_a_list_of_nodes_is_not_its_own_output(muster: Muster, tmp_path: Path) -> None:
+    source, link = tmp_path / "nodes.toml", tmp_path / "link.toml"
+    source.write_text(NODES)
+    link.symlink_to(source)
+    for output in (source, link):
+        refused = muster("cluster", "--from", source, "-o", output, "--overwrite")
+        said = f"--output: found '{output}'; this is the file that --from reads; allowed: another file\n"
+        assert (refused.status, refused.err) == (2, said)
+    assert source.read_text() == NODES
+
+
 def test_without_slurm_the_missing_command_is_named(
     muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,17 @@ def test_a_full_disk_leaves_an_older_result_alone(tmp_path: Path, small_disk: Pa
     (tmp_path / "trace.csv").write_text(TRACE)
     (small_disk / "out.csv").write_text("older")
     (small_disk / "filler").write_bytes(b"x" * 60_000)
-    flags = ("generate", "mixed", "--jobs", "500", "--gpus", "64", "-o", small_disk / "out.csv")
+    flags = (
+        "generate",
+        "mixed",
+        "--jobs",
+        "500",
+        "--gpus",
+        "64",
+        "-o",
+        small_disk / "out.csv",
+        "--overwrite",
+    )
     stopped = muster_process(*flags, folder=tmp_path)
     assert stopped.status == 1
     assert stopped.err == f"{small_disk / 'out.csv'}: cannot be written: No space left on device\n"

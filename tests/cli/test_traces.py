@@ -55,6 +55,56 @@ def test_a_trace_that_cannot_be_made_is_not(
     assert not list(tmp_path.iterdir())
 
 
+KINDS = {
+    "synergy": (),
+    "philly-like": (),
+    "mixed": ("--gpus", "8"),
+    "smd": (),
+    "slurm-month": ("--gpus", "32"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_place_is_refused_before_jobs_are_made(muster: Muster, tmp_path: Path, kind: str) -> None:
+    """Of two errors that of the place comes first."""
+    (tmp_path / "file").touch()
+    words = ("generate", kind, "--jobs", "0", *KINDS[kind])
+    refused = muster(*words, "-o", tmp_path / "file" / "new.csv")
+    assert (refused.status, "new.csv: cannot be written: " in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "slurm-month"])
+def test_generate_replaces_a_file_only_if_asked(muster: Muster, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("mine\n")
+    words = ("generate", kind, "--jobs", "5", *KINDS[kind], "-o", path)
+    refused = muster(*words)
+    said = f"{path}: the file exists; allowed: another name, or --overwrite\n"
+    assert (refused.status, refused.err, path.read_text()) == (2, said, "mine\n")
+    assert muster(*words, "--overwrite").status == 0
+    assert len(read_trace(path).jobs) == 5
+
+
+@pytest.mark.parametrize("name", ["ours.csv", "ours.toml"])
+def test_convert_replaces_a_file_only_if_asked(muster: Muster, tmp_path: Path, name: str) -> None:
+    source, output = tmp_path / "theirs.csv", tmp_path / name
+    nodes = "sn,cpu_milli,memory_mib,gpu,model\na,8000,1024,2,T4\n"
+    source.write_text(
+        nodes if name.endswith(".toml") else "job_id,submit_seconds,gpus,duration_seconds\na,0,1,5\n"
+    )
+    output.write_text("mine\n")
+    refused = muster("convert", source, "-o", output)
+    said = f"{output}: the file exists; allowed: another name, or --overwrite\n"
+    assert (refused.status, refused.err, output.read_text()) == (2, said, "mine\n")
+    done = muster("convert", source, "-o", output, "--overwrite")
+    assert (done.status, "mine" in output.read_text()) == (0, False), done.err
+
+
+def test_convert_checks_its_place_before_it_reads(muster: Muster, tmp_path: Path) -> None:
+    refused = muster("convert", tmp_path / "absent.csv", "-o", tmp_path / "absent" / "ours.csv")
+    assert "ours.csv: cannot be written: " in refused.err
+
+
 def test_any_table_is_converted_by_naming_its_columns(muster: Muster, tmp_path: Path) -> None:
     source = tmp_path / "theirs.csv"
     source.write_text("arrival_s,num_gpu,run_s,colour\n5,2,100,red\n7,1,50,blue\n")
@@ -73,7 +123,7 @@ def test_a_log_is_not_converted_onto_itself(muster: Muster, tmp_path: Path) -> N
     (tmp_path / "link.csv").symlink_to(log)
     named = ("--map", "submit=at,duration=run")
     for output in (log, tmp_path / "link.csv"):
-        found = muster("convert", log, "-o", output, *named)
+        found = muster("convert", log, "-o", output, *named, "--overwrite")
         assert (found.status, "the file that is converted" in found.err) == (2, True), found.err
     assert "mine" in log.read_text()
 
