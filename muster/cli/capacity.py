@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,17 +63,17 @@ def capacity(
 
     Example: muster capacity log.csv --cluster now.toml --add 'h100 nodes 0..16 step 2' --target 'p90 wait < 1h'
     """
-    from muster.cli.progress import progress_bars
+    from muster.cli.progress import DRAWING, noted_if_slow, progress_bars, spinner
     from muster.extras import CHARTS, missing_extra
     from muster.files import write_folder_aside
     from muster.folder_layouts import CAPACITY
-    from muster.formatting import as_json_text
-    from muster.parallel import run_all
+    from muster.formatting import as_json_text, command_lines, counted
     from muster.sweep.capacity import (
         as_dict,
         curve_of,
         parse_added,
         parse_target,
+        run_batches,
         runs_of,
         write_curve,
     )
@@ -86,15 +87,20 @@ def capacity(
     print_notes(inputs.trace, inputs.cluster)
     runs = runs_of(inputs, scheduler, added, bound)
     with write_folder_aside(out, CAPACITY if overwrite else None) as folder:
-        with progress_bars(list(runs), len(inputs.trace.jobs)) as show:
-            results = run_all(runs, os.cpu_count() or 1, show)
+        jobs = len(inputs.trace.jobs)
+        what = f"Simulating {counted(jobs, 'job')} {counted(len(runs), 'time')}"
+        # On a terminal the bars say it.
+        with (
+            nullcontext() if sys.stderr.isatty() else noted_if_slow(what),
+            progress_bars(list(runs), jobs) as show,
+        ):
+            results = run_batches(runs, os.cpu_count() or 1, show)
         points = curve_of(results, inputs, added, bound)
         answer = {"scheduler": scheduler, **as_dict(points, added, bound)}
         write_curve(folder, answer)
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
-            from muster.formatting import command_lines
             from muster.sweep.capacity_page import write_capacity_page
 
             title = f"{inputs.trace.source} on {inputs.cluster.name}, {scheduler}"
@@ -107,7 +113,8 @@ def capacity(
                 ("--out", str(out)),
             ]
             command = command_lines("capacity", str(trace), typed)
-            write_capacity_page(folder, points, added, bound, title, command)
+            with spinner(DRAWING):
+                write_capacity_page(folder, points, added, bound, title, command)
     for note in dict.fromkeys(note for result in results.values() for note in result.notes):
         print(note, file=sys.stderr)
     if as_json:

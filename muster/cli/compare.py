@@ -53,7 +53,7 @@ def compare(
 
     Example: muster compare trace.csv --cluster philly --scheduler las
     """
-    from muster.cli.progress import progress_bars, spinner
+    from muster.cli.progress import DRAWING, progress_bars, spinner
     from muster.extras import CHARTS, missing_extra
     from muster.files import write_folder_aside
     from muster.folder_layouts import COMPARISON
@@ -93,7 +93,7 @@ def compare(
             from muster.inputs import knowledge_of
             from muster.report.page import write_report
 
-            with spinner("Drawing the page and its charts"):
+            with spinner(DRAWING):
                 write_report(folder, knowledge_of=knowledge_of)
     own_notes = [summary["notes"][len(inputs.trace.notes) :] for summary in summaries]
     for note in notes_by_run(folders, own_notes):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from muster.simulation import Progress
 
+DRAWING = "Drawing the page and its charts"
+
 Show = Callable[[str, "Progress"], None]
 """Called with the name of a run and how far it is."""
 

@@ -28,6 +28,7 @@ def report(
 
     Example: muster report muster-comparison --format html --format csv
     """
+    from muster.cli.progress import DRAWING, spinner
     from muster.extras import CHARTS, require
     from muster.formatting import as_json_text
 
@@ -41,7 +42,8 @@ def report(
     if unknown:
         allowed = f"allowed: {', '.join(FORMATS)}"
         raise InputError(*(Problem("--format", allowed, found=kind) for kind in unknown))
-    written = write_report(folder, kinds or BY_DEFAULT, knowledge_of)
+    with spinner(DRAWING):
+        written = write_report(folder, kinds or BY_DEFAULT, knowledge_of)
     what = "The page with charts" if written.suffix == ".html" else "The charts"
     name = "report" if written.suffix == ".html" else "charts"
     print(as_json_text({name: str(written)}) if as_json else f"{what}: {written}\n", end="")

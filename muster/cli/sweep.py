@@ -63,6 +63,7 @@ def sweep(
 
     require(CHARTS)
     from muster.cli.kept_runs import run_kept
+    from muster.cli.progress import DRAWING, spinner
     from muster.formatting import as_json_text
     from muster.sweep.grid import points_of
     from muster.sweep.sweep_file import read_sweep_file
@@ -79,7 +80,8 @@ def sweep(
 
     mapped = ["--map", columns] if columns else []
     command = shlex.join(["muster", "sweep", str(file), *mapped, "--out", str(out)])
-    means = write_results(out, points, summaries, content.title or file.stem, command)
+    with spinner(DRAWING):
+        means = write_results(out, points, summaries, content.title or file.stem, command)
     first: dict[str, str] = {}
     for summary in summaries:
         for note in summary["notes"]:

@@ -17,6 +17,7 @@ from muster.cluster.more_nodes import of_type, with_more
 from muster.cluster.shipped import parse_cluster
 from muster.formatting import UNKNOWN, as_json_text, counted, duration, markdown_table
 from muster.inputs import Inputs
+from muster.parallel import run_all
 from muster.problems import InputError, Problem
 from muster.report import summarise
 from muster.report.metrics import QUANTILES
@@ -152,6 +153,32 @@ def runs_of(inputs: Inputs, scheduler: str, added: Added, target: Target) -> dic
         for count in added.counts
         for number, settings in enumerate(phased)
     }
+
+
+@dataclass(frozen=True)
+class CapacityBatch:
+    """Some runs of a curve for one process, whose start takes longer than a run with few jobs."""
+
+    runs: Mapping[str, CapacityRun]
+
+    def __call__(self, report: Callable[[Any], None]) -> dict[str, CapacityResult]:
+        """The results by name; each report is a name and how far its run is."""
+        return {name: self._run(name, report) for name in self.runs}
+
+    def _run(self, name: str, report: Callable[[Any], None]) -> CapacityResult:
+        return self.runs[name](lambda progress: report((name, progress)))
+
+
+def run_batches(
+    runs: Mapping[str, CapacityRun], at_once: int, on_report: Callable[[str, Any], None]
+) -> dict[str, CapacityResult]:
+    """The results by name, in the order of `runs`; spread over `at_once` processes in turn."""
+    names = list(runs)
+    batches = [names[first::at_once] for first in range(min(at_once, len(names)))]
+    works = {batch[0]: CapacityBatch({name: runs[name] for name in batch}) for batch in batches}
+    found = run_all(works, at_once, lambda _, report: on_report(*report))
+    results = {name: result for batch in found.values() for name, result in batch.items()}
+    return {name: results[name] for name in names}
 
 
 def curve_of(

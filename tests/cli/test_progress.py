@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,15 @@ from muster.cli.kept_runs import _bar
 from muster.cli.profile_view import progress_line
 from muster.cli.progress import LinesNowAndThen, progress_bars, spinner
 from muster.simulation import Progress
+
+from .conftest import Outcome
+
+SWEEP = """\
+schedulers = ["fifo", "las"]
+clusters = ["2x8gpu"]
+[[synergy]]
+jobs = 3
+"""
 
 
 def test_a_log_gets_a_line_soon_and_then_seldom(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,3 +78,43 @@ def test_runs_sweeps_and_profiles_say_how_far_they_are(
         "12 of 2,095 runs done",
         "2 CPUs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("generate mixed --jobs 5 --gpus 8 -o made.csv", "Making the trace"),
+        ("generate slurm-month --jobs 5 --gpus 32 -o site", "Simulating the site"),
+        ("convert trace.csv -o trace.parquet", "Converting trace.csv"),
+        ("report run --format csv", "Drawing the page and its charts"),
+        ("sweep sweep.toml --workers 1", "Drawing the page and its charts"),
+        (
+            "capacity trace.csv --cluster 1x8gpu --scheduler fifo --add '1x8gpu nodes 0..1' --target 'mean wait < 1h'",
+            "Drawing the page and its charts",
+        ),
+    ],
+)
+def test_long_steps_of_commands_are_named(
+    muster: Callable[..., Outcome],
+    trace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(trace.parent)
+    Path("sweep.toml").write_text(SWEEP)
+    assert muster("simulate", trace, "--cluster", "2x8gpu", "--out", "run").status == 0
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    done = muster(*shlex.split(words))
+    assert done.status == 0, done.err
+    assert said in done.err
+
+
+def test_capacity_says_in_a_log_what_it_simulates(
+    muster: Callable[..., Outcome], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.cli.progress._SILENT_SECONDS", 0.0)
+    asked = ("--scheduler", "fifo", "--add", "1x8gpu nodes 0..1", "--target", "mean wait < 1h")
+    done = muster("capacity", trace, "--cluster", "1x8gpu", *asked, "--out", tmp_path / "out")
+    assert "Simulating 5 jobs 2 times\n" in done.err
