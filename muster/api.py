@@ -8,11 +8,13 @@ from __future__ import annotations
 import html
 import inspect
 import io
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
@@ -62,7 +64,8 @@ def simulate(
         hint = did_you_mean(unknown[0], RunOptions.__annotations__)
         raise TypeError(with_hint(f"simulate() got an unexpected keyword argument {unknown[0]!r}", hint))
     errors = ErrorCollector()
-    texts = {name: typed(value) for name, value in (settings or {}).items()}
+    texts = errors.of(_texts_of, settings)
+    errors.of(_check_truth, "records", records)
     inputs = inputs_of(errors, jobs, cluster, texts, options)
     policy = errors.of(_scheduler_of, inputs, scheduler)
     errors.settle()
@@ -110,6 +113,9 @@ class Result:
         InputError if the folder exists and is not empty. With `overwrite`, a folder that holds nothing but what
         `muster simulate` and `muster report` write is replaced.
         """
+        if not isinstance(folder, str | os.PathLike):
+            raise InputError(Problem("folder", "allowed: the path of a folder", found=folder))
+        _check_truth("overwrite", overwrite)
         with write_folder_aside(Path(folder), RECORD if overwrite else None) as aside:
             self.write(aside)
 
@@ -152,6 +158,21 @@ class Result:
             return f'<iframe srcdoc="{page}" width="100%" height="{PAGE_HEIGHT}" style="border: 0"></iframe>'
         note = "" if self.record is None else f"\n\nno charts: {missing}"
         return f"<pre>{html.escape(repr(self) + note)}</pre>"
+
+
+def _texts_of(settings: object) -> dict[str, str]:
+    """Settings of a scheduler as the command line takes them."""
+    if settings is None:
+        return {}
+    if isinstance(settings, Mapping) and all(isinstance(name, str) for name in settings):
+        return {name: typed(value) for name, value in settings.items()}
+    what = "allowed: a mapping of names to values, as {'strict': True}"
+    raise InputError(Problem("--set", what, found=settings))
+
+
+def _check_truth(name: str, value: object) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(Problem(name, "allowed: True or False", found=value))
 
 
 def _scheduler_of(inputs: Inputs, scheduler: Any) -> Scheduler:

@@ -120,11 +120,12 @@ def inputs_of(
     `jobs` is a Trace, the path of a trace file, or columns (`read_columns`).
     """
     mapping = given.get("map")
-    columns = errors.of(parse_mapping, mapping) if isinstance(mapping, str) else mapping
-    models = errors.of(_known_models, given.get("models"))
-    layers = given.get("layers")
+    columns = errors.of(_columns_of, mapping)
+    of_models = errors.of(_path, "--models", given.get("models"))
+    layers = errors.of(_path, "--layers", given.get("layers"))
+    models = errors.of(_known_models, of_models)
     named = {"cluster": None if isinstance(cluster, Cluster) else cluster, "map": _mapping_text(mapping)}
-    named |= {"models": given.get("models"), "layers": layers}
+    named |= {"models": of_models, "layers": layers}
     return Inputs(
         named={what: str(name) for what, name in named.items() if name is not None},
         options=errors.of(options_of, given),
@@ -198,6 +199,25 @@ def _trace_of(jobs: object, mapping: Mapping[str, str] | None, models: Mapping[s
     if isinstance(jobs, str | os.PathLike):
         return read_trace(Path(jobs), mapping=mapping, models=models)
     return read_columns(jobs, mapping=mapping, models=models)
+
+
+def _columns_of(mapping: object) -> Mapping[str, str] | None:
+    if isinstance(mapping, str):
+        return parse_mapping(mapping)
+    if mapping is None:
+        return None
+    if not isinstance(mapping, Mapping) or not all(
+        isinstance(name, str) for pair in mapping.items() for name in pair
+    ):
+        what = "allowed: pairs such as submit=arrival_s, as a text or a mapping of native names to columns"
+        raise InputError(Problem("--map", what, found=mapping))
+    return mapping
+
+
+def _path(flag: str, value: object) -> PathName | None:
+    if value is None or isinstance(value, str | os.PathLike):
+        return value
+    raise InputError(Problem(flag, "allowed: a path", found=value))
 
 
 def _mapping_text(mapping: Mapping[str, str] | str | None) -> str | None:

@@ -268,11 +268,32 @@ def test_errors_are_those_of_the_command_line(
         {"network": None, "knowledge": 1},
         {"cluster": 16},
         {"scheduler": 16},
+        {"map": 5},
+        {"map": {1: "gpus"}},
+        {"map": {"gpus": 2}},
+        {"models": 5},
+        {"layers": 5},
     ],
 )
 def test_a_value_of_another_type_is_an_input_error(options: dict[str, Any]) -> None:
     wrong = next(name for name, value in options.items() if value is not None)
     assert errors_of(JOBS, **options).startswith(f"--{wrong}: found ")
+
+
+@pytest.mark.parametrize("settings", [["a=1"], "a=1", {1: 2}, 5])
+def test_settings_are_a_mapping_of_names(settings: Any) -> None:
+    found = errors_of(JOBS, settings=settings)
+    assert found == f"--set: found {settings!r}; allowed: a mapping of names to values, as {{'strict': True}}"
+
+
+def test_records_is_true_or_false() -> None:
+    assert errors_of(JOBS, records="no") == "records: found 'no'; allowed: True or False"
+
+
+def test_a_record_is_saved_at_a_path() -> None:
+    result = muster.simulate(JOBS, CLUSTER, "fifo")
+    with pytest.raises(muster.InputError, match="folder: found 5; allowed: the path of a folder"):
+        result.save(5)  # type: ignore[arg-type]
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
