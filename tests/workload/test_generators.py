@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare, expon, kstest
 
 from muster.problems import InputError
-from muster.workload.generators import mixed, philly_like, synergy
+from muster.workload.generators import mixed, philly_like, smd, synergy
 from muster.workload.generators.draws import drawn, mean_of_two_ranges, streams, two_range_durations
 from muster.workload.models import synergy_models
 from muster.workload.trace import Trace, read_trace, write_trace
@@ -243,3 +245,19 @@ def test_settings_that_make_no_trace_are_refused_together() -> None:
             synergy.generate(5, split=split)
     with pytest.raises(InputError, match="--tenants"):
         philly_like.generate(5, tenants=0)
+
+
+@pytest.mark.parametrize(
+    ("flag", "make"),
+    [
+        ("--load", partial(synergy.generate, load_per_hour=1e-300)),
+        ("--load", partial(mixed.generate, gpus=8, load=1e-300)),
+        ("--per-hour", partial(philly_like.generate, per_hour=1e-300)),
+        ("--per-hour", partial(smd.generate, per_hour=1e-300)),
+    ],
+    ids=["synergy", "mixed", "philly-like", "smd"],
+)
+def test_a_rate_too_small_for_a_trace_is_refused(flag: str, make: Callable[[int], Trace]) -> None:
+    said = f"{flag}: found 1e-300; the last job arrives after 1e12 seconds; allowed: a larger number"
+    with pytest.raises(InputError, match=f"^{said}$"):
+        make(5)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from muster.cluster.portable_math import log, power
 from muster.problems import InputError, Problem
+from muster.workload.traces.columns import LARGEST_SECONDS
 
 LARGEST_COUNT = 10_000_000
 """Of jobs, tenants or GPUs."""
@@ -27,6 +28,14 @@ SHORT_SHARE = 0.8
 def streams(seed: int, count: int) -> list[np.random.Generator]:
     """Independent generators, the same for the same seed; more of them change none of the earlier."""
     return [np.random.default_rng([seed, stream]) for stream in range(count)]
+
+
+def check_span(flag: str, rate: float, submit: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The submission seconds; InputError names the flag of a rate that is too small for a trace."""
+    if not (submit <= LARGEST_SECONDS).all():
+        what = "the last job arrives after 1e12 seconds; allowed: a larger number"
+        raise InputError(Problem(flag, what, found=rate))
+    return submit
 
 
 def poisson_arrivals(generator: np.random.Generator, jobs: int, per_hour: float) -> NDArray[np.float64]:

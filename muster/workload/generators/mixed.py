@@ -6,6 +6,7 @@ import numpy as np
 
 from muster.workload.generators.draws import (
     check_settings,
+    check_span,
     drawn,
     mean_of_two_ranges,
     poisson_arrivals,
@@ -30,9 +31,10 @@ def generate(jobs: int, gpus: int, load: float = 0.8, seed: int = 0) -> Trace:
     """A trace with durations whose arrivals offer `load` of the time of `gpus` GPUs."""
     check_settings(seed, {"jobs": jobs, "gpus": gpus}, {"load": load})
     arrivals, durations, sizes = streams(seed, 3)
+    submit = poisson_arrivals(arrivals, jobs, arrivals_per_hour(gpus, load))
     columns = {
         "job_id": np.arange(jobs),
-        "submit_seconds": poisson_arrivals(arrivals, jobs, arrivals_per_hour(gpus, load)),
+        "submit_seconds": check_span("--load", load, submit),
         "gpus": drawn(sizes, list(SIZES), list(SIZES.values()), jobs),
         "duration_seconds": two_range_durations(durations, jobs, *DYNAMIC),
     }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.cluster.portable_math import exp, log
-from muster.workload.generators.draws import check_settings, drawn, streams
+from muster.workload.generators.draws import check_settings, check_span, drawn, streams
 from muster.workload.trace import Trace, trace_of
 
 SIZES = {1: 96_662, 2: 2_522, 4: 5_487, 8: 5_716, 16: 852, 32: 212, 64: 28, 128: 11}
@@ -61,7 +61,7 @@ def generate(jobs: int, per_hour: float = 56.5, tenants: int = 15, seed: int = 0
     owner = drawn(owners, ranks, [rank**-TENANT_EXPONENT for rank in ranks], jobs)
     columns = {
         "job_id": np.arange(jobs),
-        "submit_seconds": rhythmic_arrivals(arrivals, jobs, per_hour),
+        "submit_seconds": check_span("--per-hour", per_hour, rhythmic_arrivals(arrivals, jobs, per_hour)),
         "gpus": gpus,
         "duration_seconds": durations_by_size(durations, gpus),
         "tenant": [f"vc{rank}" for rank in owner],

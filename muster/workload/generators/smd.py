@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.cluster.portable_math import log10, power
-from muster.workload.generators.draws import check_settings, poisson_arrivals, streams
+from muster.workload.generators.draws import check_settings, check_span, poisson_arrivals, streams
 from muster.workload.trace import Trace, trace_of
 
 SLOT_SECONDS = 3600.0
@@ -69,9 +69,10 @@ def generate(jobs: int, per_hour: float | None = None, ring: float = 0.0, seed: 
     shortest, longest = log10(REFERENCE_SLOTS)
     seconds = SLOT_SECONDS * power(10.0, shapes.uniform(shortest, longest, jobs))
     in_ring = kinds.random(jobs) < ring
+    submit = np.zeros(jobs) if per_hour is None else poisson_arrivals(arrivals, jobs, per_hour)
     columns = {
         "job_id": np.arange(jobs),
-        "submit_seconds": np.zeros(jobs) if per_hour is None else poisson_arrivals(arrivals, jobs, per_hour),
+        "submit_seconds": check_span("--per-hour", per_hour or 0.0, submit),
         "gpus": each["worker_gpus"] * pairs,
         "model": model,
         "iterations": np.maximum(1.0, np.round(seconds / _seconds_estimated(model, batch, pairs))),

@@ -12,6 +12,7 @@ from muster.problems import InputError, Problem
 from muster.workload.generators.draws import (
     LogRange,
     check_settings,
+    check_span,
     drawn,
     poisson_arrivals,
     streams,
@@ -70,9 +71,10 @@ def generate(
         if multi_gpu
         else np.ones(jobs, int)
     )
+    submit = np.zeros(jobs) if static else poisson_arrivals(arrivals, jobs, load_per_hour)
     columns = {
         "job_id": np.arange(jobs),
-        "submit_seconds": np.zeros(jobs) if static else poisson_arrivals(arrivals, jobs, load_per_hour),
+        "submit_seconds": check_span("--load", load_per_hour, submit),
         "gpus": gpus,
         "model": models,
         "iterations": np.maximum(1.0, np.round(seconds / seconds_each)),
