@@ -34,9 +34,8 @@ def prune(
     from muster.cli.service_view import moment
     from muster.formatting import as_json_text, counted
     from muster.service.client import Client
-    from muster.units import seconds_of
 
-    asked = {"before": time.time() - seconds_of("--before", before), "dry_run": dry_run}
+    asked = {"before": time.time() - _seconds(before), "dry_run": dry_run}
     total: dict[str, Any] = {"jobs": 0, "bytes": 0, "kept": []}
     after: int | None = 0
     try:
@@ -59,6 +58,17 @@ def prune(
             print(f"Job {kept['job_id']} stays: {kept['message']}", file=sys.stderr)
     if total["kept"]:
         raise typer.Exit(FAILED)
+
+
+def _seconds(before: str) -> float:
+    """The time of --before in seconds; one without a unit is refused, as what is removed is gone for good."""
+    from muster.problems import InputError, Problem
+    from muster.units import seconds_of
+
+    seconds = seconds_of("--before", before)
+    if not before.strip()[-1].isalpha():
+        raise InputError(Problem("--before", "allowed: a time with its unit, as 30d or 12h", found=before))
+    return seconds
 
 
 def _size(count: float) -> str:

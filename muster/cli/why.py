@@ -23,11 +23,11 @@ def why(
         ),
     ] = None,
     at: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            metavar="SECONDS",
-            help="Moment of a recorded run at which the job ran, in seconds (default: the beginning of the longest "
-            "stretch in which it held the same).",
+            metavar="TIME",
+            help="Moment of a recorded run at which the job ran, as 99h or in seconds (default: the beginning of the "
+            "longest stretch in which it held the same).",
         ),
     ] = None,
     as_json: flags.Json = False,
@@ -40,10 +40,12 @@ def why(
     """
     from muster.formatting import as_json_text, printable
     from muster.problems import InputError, Problem
+    from muster.units import seconds_of
 
     if at is not None and record is None:
         raise InputError(Problem("--at", "allowed with --record only; the daemon answers of now", found=at))
-    answer, sentences = _live(job) if record is None else _recorded(record, job, at)
+    moment = None if at is None else seconds_of("--at", at)
+    answer, sentences = _live(job) if record is None else _recorded(record, job, moment)
     if as_json:
         print(as_json_text(answer), end="")
     else:

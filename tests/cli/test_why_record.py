@@ -43,7 +43,10 @@ def test_a_moment_of_a_recorded_run_can_be_chosen(muster: Callable[..., Outcome]
     early = muster("why", "2", "--record", out, "--at", 5)
     assert (early.status, early.out) == (2, "")
     assert "--at: found 5.0; allowed: a moment at which the job ran, in seconds: 600 to 900" in early.err
-    assert "--at: found 5.0; allowed with --record only" in muster("why", "2", "--at", 5).err
+    assert "--at: found '5'; allowed with --record only" in muster("why", "2", "--at", 5).err
+    by_unit = json.loads(muster("why", "2", "--record", out, "--at", "11min", "--json").out)["held"]
+    assert by_unit["at_seconds"] == 660
+    assert "--at: found 'noon'; allowed: a time" in muster("why", "2", "--record", out, "--at", "noon").err
 
 
 def test_a_run_whose_models_are_gone_still_explains_waits(

@@ -98,6 +98,10 @@ def test_prune_removes_all_traces_of_jobs_that_ended_before(api: Serving, muster
 
 def test_it_is_for_operators_and_takes_a_time(api: Serving, muster: Muster) -> None:
     assert "--before: found 'long'; allowed: a time" in muster("prune", "--before", "long").err
+    for without_unit in ("30", "1e3", " 0"):
+        refused = muster("prune", "--before", without_unit)
+        said = f"--before: found {without_unit!r}; allowed: a time with its unit, as 30d or 12h\n"
+        assert (refused.status, refused.err) == (2, said)
     assert muster("prune").status == 2
     operator = api.ask("POST", "/v1/tokens", {"user": "me", "role": "operator"}).json["token"]
     user = api.ask("POST", "/v1/tokens", {"user": "ann"}, operator).json["token"]
