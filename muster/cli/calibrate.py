@@ -135,7 +135,7 @@ def _print_waits(figures: Mapping[str, Any]) -> None:
     print(f"{'':22}" + "".join(f"{name:>11}" for name in names))
     for name in ("mean", "p50", "p90", "p99", "max"):
         one, other = log[name], twin[name]
-        change = f"{other / one - 1:+.1%}" if one and other is not None else "-"
+        change = f"{other / one - 1:+z.1%}" if one and other is not None else "-"
         ends = (seconds(lowest[name]), seconds(highest[name])) if several else ()
         cells = (seconds(one), seconds(other), change, *ends)
         print(f"{'wait ' + name:22}" + "".join(f"{cell:>11}" for cell in cells))

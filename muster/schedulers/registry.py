@@ -328,6 +328,9 @@ def _timers_first(chosen: dict[str, type[Part]], kind: type[Part]) -> bool:
 def _kind(piece: str, name: str) -> type[Any]:
     """The class behind one piece of a scheduler's name."""
     piece = piece.strip()
+    if not piece:
+        what = "a part is missing; allowed: parts joined by +, as las+tune"
+        raise InputError(Problem(_FLAG, what, found=name))
     family = [preset for preset in known_presets() if preset.startswith(piece.partition(":")[0] + ":")]
     if family:
         hint = did_you_mean(piece, family)

@@ -39,6 +39,13 @@ def test_calibrate_sets_a_scheduler_beside_the_log(muster: Muster, log: Path) ->
     assert figures["start_order_correlation"] == pytest.approx(0.5)
 
 
+def test_a_difference_of_almost_nothing_has_no_minus(muster: Muster, tmp_path: Path) -> None:
+    rows = "0,0,1,100000,0,100000\n1,0,1,5,100001,100006\n"
+    (tmp_path / "log.csv").write_text(LOG.partition("\n")[0] + "\n" + rows)
+    found = muster("calibrate", tmp_path / "log.csv", "--cluster", "1x1gpu", "--scheduler", "fifo")
+    assert (found.out.count("+0.0%"), "-0.0%" in found.out) == (5, False), found.out
+
+
 def test_calibrate_names_the_first_divergence(muster: Muster, log: Path) -> None:
     """Job 1 starts at 10 s here, where the log starts job 2, which comes at 2 s while job 0 runs."""
     command = ("calibrate", str(log), "--cluster", "1x1gpu", "--scheduler")

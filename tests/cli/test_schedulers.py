@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.schedulers.registry import parts, presets
+from muster.problems import InputError
+from muster.schedulers.registry import build, parts, presets
 
 from .conftest import Outcome
 
@@ -92,3 +93,10 @@ def test_an_unknown_name_gets_the_nearest_as_a_hint(muster: Muster) -> None:
     refused = muster("schedulers", "lass")
     assert refused.status == 2
     assert "found 'lass'; no such part or preset. Hint: did you mean las" in refused.err
+
+
+@pytest.mark.parametrize("name", ["las+", "+las", "las++tune", "", "dally+ "])
+def test_a_part_without_a_name_is_missing(name: str) -> None:
+    said = f"--scheduler: found {name!r}; a part is missing; allowed: parts joined by +, as las+tune"
+    with pytest.raises(InputError, match=re.escape(said)):
+        build(name)

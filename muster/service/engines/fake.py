@@ -123,7 +123,7 @@ class FakeEngine(SequentialEngine):
     """Starts that are only kept account of. To be used by one thread."""
 
     capabilities = EngineCapabilities(can_resize=True, runs_as_users=False)
-    enforces = "nothing: the nodes are fake, no process runs"
+    enforces = "no limits, as the nodes are fake and no process runs"
 
     def __init__(
         self,

@@ -66,7 +66,9 @@ class Person:
             assert process.stdout is not None
             reply: list[str] = []
             try:
-                assert "serves " in process.stdout.readline()
+                first = process.stdout.readline()
+                assert "serves " in first
+                reply.append(first.rstrip("\n"))
                 yield reply
             finally:
                 process.send_signal(number)

@@ -53,6 +53,7 @@ def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> 
         assert ME.types(home, "submit", "--", "true").returncode == 0
     assert read_endpoint(home) is None
     assert (json.loads(reply[-2])["event"], reply[-1]) == ("stopped", "0")
+    assert reply[0].endswith("muster.sock; no limits, as the nodes are fake and no process runs")
 
 
 def health(home: Path) -> dict[str, Any]:
