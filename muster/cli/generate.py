@@ -41,7 +41,10 @@ class OutputFlags:
 @takes_flag_groups()
 def synergy(
     jobs: Jobs,
-    load: Annotated[float, typer.Option(metavar="N", help="Arrivals per hour.")] = 9.0,
+    load: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Arrivals per hour; not with --static (default: 9)."),
+    ] = None,
     split: Annotated[
         str, typer.Option(metavar="I,L,S", help="Relative shares of image, language and speech models.")
     ] = "20,70,10",
@@ -63,9 +66,15 @@ def synergy(
 
     Example: muster generate synergy --jobs 5000 --load 9 -o trace.csv
     """
+    from muster.problems import InputError, Problem
+    from muster.workload.generators.synergy import DEFAULT_LOAD
     from muster.workload.generators.synergy import generate as make
 
-    _write(partial(make, jobs, load, _split(split), multi_gpu, static, seed), to)
+    if static and load is not None:
+        what = "with --static all jobs arrive at time 0; leave one of the two out"
+        raise InputError(Problem("--load", what, found=load))
+    rate = DEFAULT_LOAD if load is None else load
+    _write(partial(make, jobs, rate, _split(split), multi_gpu, static, seed), to)
 
 
 @generate.command()

@@ -119,7 +119,7 @@ class SimulationFlags:
         _rare(
             "--checkpoint",
             metavar="SECONDS",
-            help="Seconds of work between checkpoints, which a failure of its node can cost a job.",
+            help="Seconds of work between checkpoints, which a failure of its node can cost a job; needs failures.",
         ),
     ] = "3600"
     resize_restarts: Annotated[

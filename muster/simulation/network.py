@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import ROWS_USED, Books, Floats, Ints
+from muster.cluster.ledger_arrays import ROWS_USED, Books, Bools, Floats, Ints
 from muster.simulation.network_gangs import on_machines, put_by_journal
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.local_batch import local_batches
@@ -54,6 +54,12 @@ class NetworkOfRun:
         note = f"no network model for {', '.join(unknown)}: taken as insensitive to the network"
         self.notes = (note,) if unknown else ()
         self._gathered = np.zeros((4, 0), np.int64)
+
+    @property
+    def is_sensitive(self) -> Bools:
+        """By model, whether it is known how its gangs communicate."""
+        found: Bools = self._sensitive
+        return found
 
     def best_exposed(self, model: int, gpus: int) -> float:
         """Of a gang that is alone in the cluster, as close together as it can be; on all GPUs if it asks for more."""

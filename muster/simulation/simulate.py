@@ -29,6 +29,7 @@ from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
+from muster.simulation.idle_options import options_without_effect
 from muster.simulation.impossible import left_out_note, set_impossible_aside
 from muster.simulation.jct_bound import jct_bound
 from muster.simulation.network import NetworkOfRun
@@ -385,6 +386,7 @@ def _described(
                 *untyped,
                 *unheard,
                 *past,
+                *options_without_effect(table, network, options),
                 *assumed,
                 *of_decisions,
             ],

@@ -145,3 +145,14 @@ def test_a_list_of_nodes_becomes_a_cluster_file(
     answer = json.loads(done.out)
     cluster = parse_cluster(str(output))
     assert (answer["nodes"], answer["gpus"]) == (len(cluster.nodes), cluster.total_gpus)
+
+
+def test_a_load_is_refused_where_all_jobs_arrive_at_once(muster: Muster, tmp_path: Path) -> None:
+    words = ("synergy", "--jobs", "5", "--static", "-o", tmp_path / "trace.csv")
+    refused = muster("generate", *words, "--load", "4")
+    assert refused.status == 2
+    assert (
+        "--load: found 4.0; with --static all jobs arrive at time 0; leave one of the two out" in refused.err
+    )
+    assert not (tmp_path / "trace.csv").exists()
+    assert muster("generate", *words).status == 0

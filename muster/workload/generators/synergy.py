@@ -28,6 +28,8 @@ CLASSES: tuple[tuple[str, ...], ...] = (
 )
 """Image, language, speech; within a class the models follow each other in this order."""
 
+DEFAULT_LOAD = 9.0
+"""Arrivals per hour."""
 PHILLY_SIZES = {1: 96_662, 2: 2_522, 4: 5_487, 8: 5_716, 16: 852}
 """Jobs by GPUs in Microsoft's Philly trace (data CC-BY-4.0), the sizes that Synergy takes from it."""
 
@@ -45,7 +47,7 @@ STATIC = Durations((1.5, 2.5), (2.5, 2.7))
 
 def generate(
     jobs: int,
-    load_per_hour: float = 9.0,
+    load_per_hour: float = DEFAULT_LOAD,
     split: Sequence[int] = (20, 70, 10),
     multi_gpu: bool = False,
     static: bool = False,

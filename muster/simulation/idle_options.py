@@ -1,0 +1,47 @@
+"""Options of a run that cannot change it, for the reader of its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.simulation.network import NetworkOfRun
+from muster.simulation.options import Options
+from muster.speed.network_of_jobs import AUTO, NONE
+from muster.workload.jobs import JobTable
+from muster.workload.sized import RIGID
+
+
+def options_without_effect(table: JobTable, network: NetworkOfRun | None, options: Options) -> list[str]:
+    """The options that were chosen and have no effect on these jobs, each with the cause."""
+    found = []
+    if options.end_at_limit and not np.isfinite(table.asked["time_limit"]).any():
+        found.append("--end-at-limit has no effect: no job states a time limit")
+    if options.failures is None and options.checkpoint_seconds != Options.checkpoint_seconds:
+        found.append(
+            f"--checkpoint {options.checkpoint_seconds:g} has no effect: no node fails without --failures"
+        )
+    chosen = [
+        flag
+        for flag, is_chosen in (
+            (f"--network {options.network}", options.network not in (AUTO, NONE)),
+            (f"--congestion {options.congestion:g}", options.congestion > 0),
+            ("--contention", options.contention),
+        )
+        if is_chosen
+    ]
+    if chosen and not _some_job_communicates(table, network):
+        names = " and ".join(filter(None, (", ".join(chosen[:-1]), chosen[-1])))
+        have = "has" if len(chosen) == 1 else "have"
+        found.append(f"{names} {have} no effect: no job depends on the network of this run")
+    return found
+
+
+def _some_job_communicates(table: JobTable, network: NetworkOfRun | None) -> bool:
+    """Whether the network can slow a job: one with workers, or a gang whose model says how it communicates."""
+    asked = table.asked
+    if (asked["sync"] != RIGID).any():
+        return True
+    if network is None:
+        return False
+    gangs = (asked["gpus"] > 1) | (asked["max_gpus"] > 1)
+    return bool(network.is_sensitive[asked["model"][gangs]].any())

@@ -1,0 +1,56 @@
+"""Options that cannot change a run: refused where that is sure before it, else named in a note."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+HEADER = "job_id,submit_seconds,gpus,duration_seconds,model,time_limit_seconds"
+PLAIN = ("1,0,8,600,,", "2,10,4,300,,")
+LIMITED = ("1,0,8,600,,900", "2,10,4,300,,")
+TALKING = ("1,0,8,600,resnet50,", "2,10,4,300,,")
+ALONE = ("1,0,1,600,resnet50,", "2,10,4,300,,")
+NETWORK = "no effect: no job depends on the network of this run"
+LIMIT = "--end-at-limit has no effect: no job states a time limit"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "flags", "said"),
+    [
+        (PLAIN, ("--end-at-limit",), LIMIT),
+        (LIMITED, ("--end-at-limit",), ""),
+        (PLAIN, ("--contention",), f"--contention has {NETWORK}"),
+        (
+            PLAIN,
+            ("--network", "astra", "--congestion", "0.5", "--contention"),
+            f"--network astra, --congestion 0.5 and --contention have {NETWORK}",
+        ),
+        (TALKING, ("--network", "astra", "--congestion", "0.5", "--contention"), ""),
+        (TALKING, ("--congestion", "0.5"), f"--congestion 0.5 has {NETWORK}"),
+        (ALONE, ("--network", "physical"), f"--network physical has {NETWORK}"),
+        (PLAIN, ("--network", "none"), ""),
+        (PLAIN, (), ""),
+    ],
+)
+def test_what_has_no_effect_on_these_jobs_is_named(
+    muster: Muster, tmp_path: Path, jobs: tuple[str, ...], flags: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "trace.csv").write_text("\n".join([HEADER, *jobs, ""]))
+    given = ("--cluster", "2x8gpu", "--scheduler", "fifo", "--out", tmp_path / "out", *flags)
+    done = muster("simulate", tmp_path / "trace.csv", *given)
+    assert done.status == 0
+    assert [line for line in done.err.splitlines() if "no effect" in line] == ([said] if said else [])
+
+
+def test_checkpoints_without_failures_are_noted(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("\n".join([HEADER, *PLAIN, ""]))
+    given = ("simulate", tmp_path / "trace.csv", "--cluster", "2x8gpu", "--out", tmp_path / "out")
+    alone = muster(*given, "--checkpoint", "60")
+    assert (alone.status, "--checkpoint 60 has no effect: no node fails" in alone.err) == (0, True)
+    both = muster(*given, "--checkpoint", "60", "--failures", "30d:2h", "--overwrite")
+    assert (both.status, "no effect" in both.err) == (0, False)
