@@ -25,7 +25,7 @@ from muster.workload.models import Compute, synergy_models
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import on_types
-from tests.schedulers.test_dally_network import CHATTY, LINKS
+from tests.schedulers.test_dally_network import CHATTY, LINKS, gang, small_cluster
 from tests.schedulers.test_node_amounts import by_cpus
 
 FIXED = replace(by_cpus("fixed", {1: 1.0}), compute=Compute(48.0, None))
@@ -166,6 +166,19 @@ def test_no_more_gpus_where_they_would_be_too_far_apart() -> None:
     fixed = {"gpus": 3, "preemptible": False}
     rows = (*(job(0, 4_000, **fixed) for _ in range(2)), job(10, 400, gpus=1, min_gpus=1, max_gpus=2))
     assert sizes_of(with_known_speeds(jobs_of(*rows), 4, 4), "2")[0] == 1
+
+
+@pytest.mark.parametrize(("gradient_gb", "gpus", "seconds"), [(1.0, 2, 202.0), (0.2, 4, 140.4)])
+def test_a_job_grows_over_machines_where_the_links_let_it(
+    gradient_gb: float, gpus: int, seconds: float
+) -> None:
+    """On four GPUs of two machines a pass takes 0.5 s in place of 1 s, and its gradients 1 s or 0.2 s."""
+    layers = {"chatty": replace(CHATTY, gradient_gb=gradient_gb)}
+    trace = jobs_of(gang(2, 400, model="chatty", min_gpus=1, max_gpus=4))
+    cluster = small_cluster(2, 2, racks=1)
+    result = run(trace, cluster, "gittins+joint", layers=layers, network="physical")
+    assert sizes_of(result, "0") == [gpus]
+    assert finished(result) == pytest.approx([seconds])
 
 
 def test_a_large_job_grows_further_when_gpus_become_free() -> None:
