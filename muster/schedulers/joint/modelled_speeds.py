@@ -65,15 +65,9 @@ def best_batches(given: AllocationInput, sizes: TypedSizes) -> TotalBatches:
 def modelled_speeds(given: AllocationInput, sizes: TypedSizes) -> Floats:
     """Return the speeds of jobs on so many GPUs by their models, on the machines of the type that suit them best.
 
-    They are progress in iterations of the initial batch, relative to the reference, with each job's best batch. Nothing
-    communicates.
+    They are progress in iterations of the initial batch, relative to the reference, with each job's best batch, and
+    with the communication that the best place leaves exposed.
     """
-    batches = best_batches(given, sizes)
-    return batches.gain * _speeds_with(given, sizes, batches.whole)
-
-
-def speeds_at_best_place(given: AllocationInput, sizes: TypedSizes) -> Floats:
-    """Return the same with the communication that the best place for so many GPUs leaves exposed."""
     batches = best_batches(given, sizes)
     return batches.gain * _speeds_at_best_place(given, sizes, batches.whole)
 

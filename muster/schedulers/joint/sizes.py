@@ -20,7 +20,6 @@ from muster.schedulers.joint.modelled_speeds import (
     is_type,
     modelled_speeds,
     of_type,
-    speeds_at_best_place,
 )
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 
@@ -159,8 +158,7 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     known = _known_factor(given, sizes, 1 - _lost_by_resize(given)[sizes.at] * changed)
     runs = known > 0
     sizes, known = sizes.rows(runs), known[runs]
-    speeds_of = speeds_at_best_place if given.snapshot.size_speeds is None else modelled_speeds
-    return SizeOptions(sizes, weight[sizes.at] * speeds_of(given, sizes) * known)
+    return SizeOptions(sizes, weight[sizes.at] * modelled_speeds(given, sizes) * known)
 
 
 def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
