@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,7 @@ from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 from experiments.joint.seeing import Seeing
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.composed import Composed
-from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.contract import Decision, SizeSpeeds, Snapshot, State
 from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 from muster.schedulers.joint.sizes import gains_from_type
@@ -144,21 +144,41 @@ class SlowOverMachines:
         return np.where(nodes > 1, 3.0, 1.0 / gpus)
 
 
+class NotTried:
+    """Nothing is known of the speeds of a job."""
+
+    def seconds_per_iteration(self, jobs: Ints, gpus: Ints, nodes: Ints, gpu_type: str) -> Floats:
+        """NaN for each size."""
+        return np.full(len(jobs), np.nan)
+
+
 class KnowsSpeeds(Composed):
     """A scheduler that knows such speeds of all jobs."""
 
+    speeds: ClassVar[SizeSpeeds] = SlowOverMachines()
+
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Decide with them."""
-        return super().decide(replace(snapshot, size_speeds=SlowOverMachines()), state)
+        return super().decide(replace(snapshot, size_speeds=self.speeds), state)
+
+
+class KnowsNothing(KnowsSpeeds):
+    """One that is to learn them."""
+
+    speeds: ClassVar[SizeSpeeds] = NotTried()
+
+
+def knowing(kind: type[KnowsSpeeds]) -> KnowsSpeeds:
+    """joint that knows so much."""
+    fifo = build("fifo+joint", {"preemptive": "true"})
+    assert isinstance(fifo, Composed)
+    return kind(**{field.name: getattr(fifo, field.name) for field in fields(fifo) if field.init})
 
 
 def with_known_speeds(trace: Trace, *gpus: int, restart_cost_seconds: float = 0.0) -> Run:
     """The run of a trace under joint that knows such speeds, on machines of so many GPUs."""
-    fifo = build("fifo+joint", {"preemptive": "true"})
-    assert isinstance(fifo, Composed)
-    parts = {field.name: getattr(fifo, field.name) for field in fields(fifo) if field.init}
     options = Options(network="none", restart_cost_seconds=restart_cost_seconds)
-    return simulate(trace, cluster_of(*gpus), KnowsSpeeds(**parts), options)
+    return simulate(trace, cluster_of(*gpus), knowing(KnowsSpeeds), options)
 
 
 def test_no_more_gpus_where_they_would_be_too_far_apart() -> None:
@@ -172,13 +192,17 @@ def test_no_more_gpus_where_they_would_be_too_far_apart() -> None:
 def test_a_job_grows_over_machines_where_the_links_let_it(
     gradient_gb: float, gpus: int, seconds: float
 ) -> None:
-    """On four GPUs of two machines a pass takes 0.5 s in place of 1 s, and its gradients 1 s or 0.2 s."""
+    """On four GPUs of two machines a pass takes 0.5 s in place of 1 s, and its gradients 1 s or 0.2 s.
+
+    The same where speeds are to be learned, and no size was tried.
+    """
     layers = {"chatty": replace(CHATTY, gradient_gb=gradient_gb)}
     trace = jobs_of(gang(2, 400, model="chatty", min_gpus=1, max_gpus=4))
     cluster = small_cluster(2, 2, racks=1)
-    result = run(trace, cluster, "gittins+joint", layers=layers, network="physical")
-    assert sizes_of(result, "0") == [gpus]
-    assert finished(result) == pytest.approx([seconds])
+    for scheduler in (build("gittins+joint"), knowing(KnowsNothing)):
+        result = run(trace, cluster, scheduler, layers=layers, network="physical")
+        assert sizes_of(result, "0") == [gpus]
+        assert finished(result) == pytest.approx([seconds])
 
 
 def test_a_large_job_grows_further_when_gpus_become_free() -> None:
