@@ -27,7 +27,7 @@ Jobs = Annotated[int, typer.Option(metavar="N", help="Number of jobs.")]
 
 
 @dataclass(frozen=True)
-class OutputFlags:
+class TraceOutputFlags:
     """Where a trace goes."""
 
     output: Annotated[
@@ -60,7 +60,7 @@ def synergy(
     ] = False,
     seed: flags.Seed = 0,
     *,
-    to: OutputFlags,
+    to: TraceOutputFlags,
 ) -> None:
     """Make a trace of Synergy's ten models.
 
@@ -89,7 +89,7 @@ def philly_like(
     ] = 15,
     seed: flags.Seed = 0,
     *,
-    to: OutputFlags,
+    to: TraceOutputFlags,
 ) -> None:
     """Make a trace with Philly's sizes, durations, rhythm, tenants.
 
@@ -113,7 +113,7 @@ def mixed(
     ] = 0.8,
     seed: flags.Seed = 0,
     *,
-    to: OutputFlags,
+    to: TraceOutputFlags,
 ) -> None:
     """Make a trace that asks for a share of a cluster's time.
 
@@ -143,7 +143,7 @@ def smd(
     ] = 0.0,
     seed: flags.Seed = 0,
     *,
-    to: OutputFlags,
+    to: TraceOutputFlags,
 ) -> None:
     """Make a trace of jobs with parameter servers and SMD's utilities.
 
@@ -213,7 +213,7 @@ def _split(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _write(make: Callable[[], Trace], to: OutputFlags) -> None:
+def _write(make: Callable[[], Trace], to: TraceOutputFlags) -> None:
     from muster.cli.outputs import check_output
     from muster.cli.progress import spinner
     from muster.formatting import as_json_text, counted

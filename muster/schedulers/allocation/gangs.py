@@ -72,6 +72,14 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
     )
 
 
+def may_use_kind(gangs: Gangs) -> Bools:
+    """Return by constraint and kind of node whether jobs may use some node of the kind."""
+    reach = np.zeros((len(gangs.node_allowed), len(gangs.kinds)), np.bool_)
+    for kind in range(len(gangs.kinds)):
+        reach[:, kind] = gangs.node_allowed[:, gangs.kind_of_node == kind].any(axis=1)
+    return reach
+
+
 def places_differ(snapshot: Snapshot, gpus: Ints) -> bool:
     """Return whether the network can hurt some of the jobs with so many GPUs each."""
     return snapshot.forms is not None and snapshot.forms.some_sensitive(snapshot.jobs.model, gpus)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.distinct_rows import distinct_rows
-from muster.cluster.ledger_arrays import MICRO, NONE, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import MICRO, NONE, Floats, Ints
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.columns import InfeasibleError, SolverTable
 from muster.schedulers.admission.knapsack.relaxation import relax
-from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.gangs import Gangs, may_use_kind
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.speed.points import corners, speed_at
 
@@ -108,7 +108,7 @@ def pooled_that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
 def _that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Ints:
     """The served jobs without those for which the GPUs that owners pin them to do not suffice."""
     kinds = np.flatnonzero(pool[:, 0] > 0)
-    may_use = _reach(gangs, kinds)[gangs.constraint[served]]
+    may_use = may_use_kind(gangs)[:, kinds][gangs.constraint[served]]
     if may_use.all():
         return served
     left = pool[kinds, 0].copy()
@@ -146,19 +146,11 @@ def points_of_jobs(gangs: Gangs, served: Ints, stage1: Pooled) -> tuple[Ints, In
 
 def _groups(gangs: Gangs, served: Ints, kinds: Ints) -> tuple[Ints, Ints]:
     """The groups as rows (class, whether it may use each of `kinds`), and the group of each served job."""
-    rows = np.column_stack([gangs.classes[served], _reach(gangs, kinds)[gangs.constraint[served]]])
+    rows = np.column_stack([gangs.classes[served], may_use_kind(gangs)[:, kinds][gangs.constraint[served]]])
     reached = (rows[:, 1:] > 0).any(axis=1)
     group_of = np.full(len(served), -1)
     groups, group_of[reached] = distinct_rows(rows[reached])
     return groups, group_of
-
-
-def _reach(gangs: Gangs, kinds: Ints) -> Bools:
-    """Whether jobs of each constraint may use some machine of each of the kinds."""
-    reach = np.zeros((len(gangs.node_allowed), len(kinds)), np.bool_)
-    for at, kind in enumerate(kinds.tolist()):
-        reach[:, at] = gangs.node_allowed[:, gangs.kind_of_node == kind].any(axis=1)
-    return reach
 
 
 def _points(gangs: Gangs, number: int, kind: int, model: int) -> tuple[Ints, Floats]:

@@ -53,6 +53,7 @@ from muster.schedulers.joint.sizes import (
     with_sizes,
     worth_less,
 )
+from muster.schedulers.joint.slow_places import slow_on_their_nodes
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, REASONS
 
 _NOT_CHOSEN = 0.5
@@ -157,13 +158,13 @@ class Joint(DraftAllocator):
         """Return the running jobs that may not be interrupted now.
 
         A job may have another size or another type of GPU once it has worked for as long as that costs it: it learns
-        its speed, and starts where there is room and not where it is fast. One that has to learn its speed before it
-        may grow further may change as soon as it has.
+        its speed, and starts where there is room and not where it is fast. So may one that is slow on its nodes. One
+        that has to learn its speed before it may grow further may change as soon as it has.
         """
         jobs, pinned = snapshot.jobs, snapshot.jobs.pinned
         if not pinned.any():
             return pinned
-        may_change = jobs.elastic | gains_from_type(snapshot)
+        may_change = jobs.elastic | gains_from_type(snapshot) | slow_on_their_nodes(snapshot)
         if may_change.any():
             until = np.where(
                 learns_as_it_grows(snapshot), jobs.protected_for(0.0), jobs.protected_for(_WORK_PER_CHANGE)

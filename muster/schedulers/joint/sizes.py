@@ -9,6 +9,7 @@ from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
+from muster.schedulers.allocation.held_rows import held_rows
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
@@ -90,15 +91,9 @@ def present_sizes(given: AllocationInput) -> TypedSizes:
     gpus[resized] = np.rint(jobs.held_gpus[resized]).astype(np.int64)
     types = np.full(len(jobs), ANY_TYPE)
     if len(types_of(given.snapshot)) > 1:
-        heads = books.heads[jobs.index]
-        here = np.flatnonzero(heads >= 0)
-        row = heads[here]
-        types[here] = first = books.nodes["gpu_type"][books.rows["node"][row]]
-        while len(here):
-            mixed = books.nodes["gpu_type"][books.rows["node"][row]] != first
-            types[here[mixed]] = ANY_TYPE
-            row = books.rows["next"][row]
-            here, first, row = here[row >= 0], first[row >= 0], row[row >= 0]
+        for nth, (here, row) in enumerate(held_rows(books, jobs.index)):
+            kind = books.nodes["gpu_type"][books.rows["node"][row]]
+            types[here] = np.where((types[here] == kind) | (nth == 0), kind, ANY_TYPE)
     return TypedSizes(np.arange(len(jobs)), gpus, types)
 
 

@@ -1,0 +1,29 @@
+"""Running jobs that nodes of another kind would make faster."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import Bools
+from muster.schedulers.allocation.gangs import gangs_of, may_use_kind
+from muster.schedulers.allocation.held_rows import held_rows
+from muster.schedulers.contract import Snapshot
+
+_SLOW = 0.9
+"""At most so much of the speed that a job has on another kind of nodes is slow."""
+
+
+def slow_on_their_nodes(snapshot: Snapshot) -> Bools:
+    """Which running jobs are slow on the nodes that they have, beside those of the kind that suits them best."""
+    jobs, books, gangs = snapshot.jobs, snapshot.ledger.books, gangs_of(snapshot)
+    now = np.full(len(jobs), np.inf)
+    with_gpus = gangs.kinds["gpus"] > 0
+    if with_gpus.sum() < 2:
+        return np.zeros(len(jobs), np.bool_)
+    speed = gangs.demands.best_speed[gangs.classes]
+    for here, row in held_rows(books, jobs.index):
+        kind = gangs.kind_of_node[books.rows["node"][row]]
+        now[here] = np.minimum(now[here], speed[here, kind])
+    usable = may_use_kind(gangs)[gangs.constraint] & with_gpus
+    slow: Bools = (now <= _SLOW * np.where(usable, speed, 0.0).max(axis=1)) & (jobs.gpus > 0)
+    return slow
