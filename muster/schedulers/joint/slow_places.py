@@ -15,12 +15,12 @@ _SLOW = 0.9
 
 def slow_on_their_nodes(snapshot: Snapshot) -> Bools:
     """Which running jobs are slow on the nodes that they have, beside those of the kind that suits them best."""
-    jobs, books, gangs = snapshot.jobs, snapshot.ledger.books, gangs_of(snapshot)
-    now = np.full(len(jobs), np.inf)
-    with_gpus = gangs.kinds["gpus"] > 0
+    jobs, books = snapshot.jobs, snapshot.ledger.books
+    with_gpus = snapshot.resource_profiles.kinds["gpus"] > 0
     if with_gpus.sum() < 2:
         return np.zeros(len(jobs), np.bool_)
-    speed = gangs.demands.best_speed[gangs.classes]
+    gangs = gangs_of(snapshot)
+    speed, now = gangs.demands.best_speed[gangs.classes], np.full(len(jobs), np.inf)
     for here, row in held_rows(books, jobs.index):
         kind = gangs.kind_of_node[books.rows["node"][row]]
         now[here] = np.minimum(now[here], speed[here, kind])
