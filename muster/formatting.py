@@ -111,6 +111,12 @@ def counted(count: float, thing: str) -> str:
     return f"{number(count)} {thing}{'' if count == 1 else 's'}"
 
 
+def enumerated(parts: Sequence[str]) -> str:
+    """At least one part in a sentence: `a`, `a and b`, `a, b and c`."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def is_or_are(count: float) -> str:
     """The verb behind a count: `1 is`, `0.5 is`, `0 are`, `2 are`."""
     return "is" if 0 < count <= 1 else "are"

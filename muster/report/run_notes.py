@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from muster.formatting import enumerated
+
 _OF_ONE = "this scheduler ignores"
 """Words of a note that mean the scheduler of its run."""
 
@@ -19,7 +21,7 @@ def notes_by_run(names: Sequence[str], notes: Iterable[Sequence[str]]) -> list[s
 
 def _about(note: str, names: Sequence[str]) -> str:
     """A note with the runs that it is about: as the subject of what their schedulers ignore, else before it."""
-    who = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    who = enumerated(names)
     if _OF_ONE in note:
         return note.replace(_OF_ONE, f"{who} {'ignores' if len(names) == 1 else 'ignore'}")
     return f"{who}: {note}"

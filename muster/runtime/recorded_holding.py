@@ -11,7 +11,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import ROLES, SERVER
 from muster.cluster.recorded import cluster_of_record
-from muster.formatting import duration, natural_order, thousandths
+from muster.formatting import duration, enumerated, natural_order, thousandths
 from muster.formatting import gpus as describe_gpus
 from muster.problems import InputError, Problem
 from muster.runtime.holding import AllHeld, HoldingJob, what_it_would_gain
@@ -157,5 +157,4 @@ def _listed(jobs: Collection[str]) -> str:
     parts = named[:_NAMED_AT_MOST]
     if more := len(named) - len(parts):
         parts.append(f"{more} more")
-    words = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"{'job' if len(named) == 1 else 'jobs'} {words}"
+    return f"{'job' if len(named) == 1 else 'jobs'} {enumerated(parts)}"

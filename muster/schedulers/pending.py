@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import Bools, Ints
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.decision import Decision
@@ -96,12 +97,9 @@ def _nodes_held(snapshot: Snapshot, decision: Decision, holders: Ints) -> tuple[
     counts = np.diff(changes.first)
     places, nodes = [np.repeat(changed, counts)], [changes.rows["node"][changes.first[0] : changes.first[-1]]]
     kept = holders[~np.isin(holders, changes.jobs)]
-    row = books.heads[kept]
-    while (more := row >= 0).any():
-        kept, row = kept[more], row[more]
-        places.append(lines[kept])
+    for here, row in held_rows(books, kept):
+        places.append(lines[kept[here]])
         nodes.append(books.rows["node"][row])
-        row = books.rows["next"][row]
     place: Ints = np.concatenate(places)
     node: Ints = np.concatenate(nodes)
     return place[place >= 0], node[place >= 0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from muster.cluster.resources import FURTHER
-from muster.formatting import duration, gpus, is_or_are, thousandths
+from muster.formatting import duration, enumerated, gpus, is_or_are, thousandths
 
 NEEDS = "needs"
 """The number of GPUs that a job waits for: those it asks for, or its fewest under a scheduler that gives fewer."""
@@ -16,7 +16,7 @@ _FREE = "free"
 """The number that is the subject of its sentence."""
 
 _FURTHER = [one.name for one in FURTHER]
-_BESIDE_GPUS = " and ".join([", ".join(["CPUs", "memory", *_FURTHER][:-1]), ["memory", *_FURTHER][-1]])
+_BESIDE_GPUS = enumerated(["CPUs", "memory", *_FURTHER])
 """What a job may hold with its GPUs: with a further resource installed, that may be what is short."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from muster.cluster import Cluster
-from muster.formatting import counted, duration
+from muster.formatting import counted, duration, enumerated
 from muster.schedulers.reasons import NEEDS, PROTECTED, REASONS, reason
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.clocks import NOTABLE_SECONDS
@@ -81,8 +81,7 @@ def _are(nodes: Sequence[str], what: str) -> str:
     more = len(nodes) - _NAMED_AT_MOST
     if more > 0:
         return f"{', '.join(nodes[:_NAMED_AT_MOST])} and {more} more are {what}"
-    named = " and ".join(filter(None, (", ".join(nodes[:-1]), nodes[-1])))
-    return f"{named} {'is' if len(nodes) == 1 else 'are'} {what}"
+    return f"{enumerated(nodes)} {'is' if len(nodes) == 1 else 'are'} {what}"
 
 
 def differing_clocks(status: DaemonStatus) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.resources import FURTHER
-from muster.formatting import counted, duration, gpus, is_or_are, thousandths
+from muster.formatting import counted, duration, enumerated, gpus, is_or_are, thousandths
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.holding import reasons_of_holding
@@ -223,7 +223,7 @@ def _listed(jobs: Sequence[int], seen: Collection[int], names: Mapping[int, str]
         parts.append(f"{more} more")
     if others := len(jobs) - len(own):
         parts.append(f"{others} of others" if own else f"{counted(others, 'job')} of others")
-    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    return enumerated(parts)
 
 
 def _who_holds(

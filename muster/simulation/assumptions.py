@@ -68,16 +68,18 @@ def _input_known(table: JobTable, number: int) -> bool:
 def _without_profile(table: JobTable, used: Iterable[int]) -> list[str]:
     """That models have no file, or a file that says nothing of their sensitivity to CPUs and memory."""
     unknown = [number for number in used if table.model_names[number] and not _input_known(table, number)]
-    without_file = sorted(table.model_names[number] for number in unknown if table.models[number] is None)
-    with_file = sorted(table.model_names[number] for number in unknown if table.models[number] is not None)
     said = []
-    for what, names in (("model file for", without_file), ("CPU and memory profile of", with_file)):
+    for has_file, what, shown in (
+        (False, "model file for", _with_hint),
+        (True, "CPU and memory profile of", str),
+    ):
+        own = [number for number in unknown if (table.models[number] is not None) == has_file]
+        names = sorted(table.model_names[number] for number in own)
         if names:
-            first = [_with_hint(name) for name in names[:10]] if names is without_file else names[:10]
-            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            said.append(
-                f"no {what} {', '.join(first)}{more}: taken as insensitive to CPU, memory and storage"
+            first = ", ".join(map(shown, names[:10])) + (
+                f" and {len(names) - 10} more" if len(names) > 10 else ""
             )
+            said.append(f"no {what} {first}: taken as insensitive to CPU, memory and storage")
     return said
 
 

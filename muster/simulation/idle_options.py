@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from muster.formatting import enumerated
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import Options
 from muster.speed.network_of_jobs import AUTO, NONE
@@ -30,9 +31,8 @@ def options_without_effect(table: JobTable, network: NetworkOfRun | None, option
         if is_chosen
     ]
     if chosen and not _some_job_communicates(table, network):
-        names = " and ".join(filter(None, (", ".join(chosen[:-1]), chosen[-1])))
         have = "has" if len(chosen) == 1 else "have"
-        found.append(f"{names} {have} no effect: no job depends on the network of this run")
+        found.append(f"{enumerated(chosen)} {have} no effect: no job depends on the network of this run")
     return found
 
 
@@ -44,4 +44,4 @@ def _some_job_communicates(table: JobTable, network: NetworkOfRun | None) -> boo
     if network is None:
         return False
     gangs = (asked["gpus"] > 1) | (asked["max_gpus"] > 1)
-    return bool(network.is_sensitive[asked["model"][gangs]].any())
+    return bool(network.sensitive[asked["model"][gangs]].any())

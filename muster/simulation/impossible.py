@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
+from muster.cluster.distinct_rows import distinct_rows
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCES
 from muster.formatting import counted
@@ -119,7 +120,7 @@ def _too_large_requests(
     found: dict[int, _Impossible] = {}
     if not len(requesting):
         return found
-    distinct, which = np.unique(rows[requesting], axis=0, return_inverse=True)
+    distinct, which = distinct_rows(rows[requesting])
     for number, (constraint, gpus, least, *requested) in enumerate(distinct.tolist()):
         nodes = cluster.amounts[table.node_allowed[constraint]]
         column = _too_large(nodes, gpus, least, requested)
@@ -129,7 +130,7 @@ def _too_large_requests(
         most = nodes[:, column].max()
         why = f"no machine that it may use has room for so much; the largest has {most:g} {resource.unit}"
         stated = requested[column] / MICRO / (gpus if resource.per_gpu else 1)
-        for job in requesting[which.reshape(-1) == number].tolist():
+        for job in requesting[which == number].tolist():
             found[job] = _Impossible(why, resource.name, stated)
     return found
 

@@ -48,23 +48,18 @@ class NetworkOfRun:
         self._cluster = cluster
         self._models = models
         self._compute = speed.compute_seconds
-        self._sensitive = self._compute > 0.0
+        self.sensitive: Bools = self._compute > 0.0
+        """By model, whether it is known how its gangs communicate."""
         self._some_rings = bool((table.asked["sync"] == RING).any())
         unknown = self._unknown(table)
         note = f"no network model for {', '.join(unknown)}: taken as insensitive to the network"
         self.notes = (note,) if unknown else ()
         self._gathered = np.zeros((4, 0), np.int64)
 
-    @property
-    def is_sensitive(self) -> Bools:
-        """By model, whether it is known how its gangs communicate."""
-        found: Bools = self._sensitive
-        return found
-
     def best_exposed(self, model: int, gpus: int) -> float:
         """Of a gang that is alone in the cluster, as close together as it can be; on all GPUs if it asks for more."""
         gpus = min(gpus, self._cluster.total_gpus)
-        if gpus < 2 or not self._sensitive[model]:
+        if gpus < 2 or not self.sensitive[model]:
             return 0.0
         placements = _closest(gpus, self._cluster)
         seconds = self.speed.exposed_seconds(np.array([model]), shapes_of(placements, self.speed.tree))
@@ -73,14 +68,14 @@ class NetworkOfRun:
     def expose_placed(self, books: Books, asked: AskedArray, facts: FactArray) -> None:
         """Write the exposed communication of every job that the journal puts somewhere, as if it were alone."""
         gathered = self._room(books)
-        count, rows = put_by_journal(books, asked, facts, self._sensitive, gathered)
+        count, rows = put_by_journal(books, asked, facts, self.sensitive, gathered)
         self._expose_alone(asked, facts, gathered, count, rows)
 
     def expose_running(self, books: Books, asked: AskedArray, facts: FactArray, jobs: Ints) -> None:
         """The same for some running jobs, whose batch has changed."""
         gathered = self._room(books)
         facts["exposed"][jobs] = 0.0
-        count, rows = on_machines(books, asked, jobs, self._sensitive, gathered, 1)
+        count, rows = on_machines(books, asked, jobs, self.sensitive, gathered, 1)
         self._expose_alone(asked, facts, gathered, count, rows)
 
     def _expose_alone(
@@ -100,7 +95,7 @@ class NetworkOfRun:
     ) -> tuple[Ints, Floats]:
         """The running jobs that talk to each other's machines, and what each has exposed side by side."""
         gathered = self._room(books)
-        count, rows = on_machines(books, asked, active, self._sensitive, gathered, 2)
+        count, rows = on_machines(books, asked, active, self.sensitive, gathered, 2)
         jobs = gathered[0, :count]
         placements = _placements(gathered, count, rows)
         compute = self._compute_of(asked, facts, jobs, shapes_of(placements, self.speed.tree))
@@ -129,9 +124,9 @@ class NetworkOfRun:
         models = np.arange(len(table.model_names))
         if self._some_rings:
             models = np.unique(table.asked["model"][table.asked["sync"] != RING])
-            if not self._sensitive[models].any():
+            if not self.sensitive[models].any():
                 return []
-        unknown = models[~self._sensitive[models]].tolist()
+        unknown = models[~self.sensitive[models]].tolist()
         return list(dict.fromkeys(filter(None, (table.model_names[model] for model in unknown))))
 
     def _room(self, books: Books) -> Ints:

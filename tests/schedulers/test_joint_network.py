@@ -12,13 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.ledger_arrays import Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.joint import joint
-from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
@@ -192,15 +188,9 @@ def test_a_gang_that_fits_beside_the_first_has_its_cores() -> None:
     assert column(result, "start_seconds") == [0, 0]
 
 
-def seen_beside_all(
-    given: AllocationInput,
-    gangs: Gangs,
-    sizes: TypedSizes,
-    worth: Worth,
-    stays: PlacementDraft,
-    by_density: Ints,
-) -> list[tuple[float, PlacementDraft]]:
+def seen_beside_all(given: AllocationInput, *asked: Any) -> list[tuple[float, PlacementDraft]]:
     """The drafts, looked at beside all that might be made: none is worth more than the most. None is remembered."""
+    gangs, sizes, worth, stays, by_density = asked
     given.proposal.remembered = None
     made = plans_on_network(given, gangs, sizes, worth, stays.copy(), by_density)
     given.proposal.remembered = None

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.contract import Snapshot
 from muster.workload.jobs import RUNNING
@@ -26,11 +27,10 @@ class Holdings(NamedTuple):
 def holdings(snapshot: Snapshot) -> Holdings | None:
     """What all jobs of a snapshot hold, those included that this decision has started; None if nothing is held."""
     books, table = snapshot.ledger.books, snapshot.table
-    heads = books.heads[snapshot.jobs.index]
-    heads = heads[heads >= 0]
-    if not len(heads):
+    chains = [row for _, row in held_rows(books, snapshot.jobs.index)]
+    if not chains:
         return None
-    rows = _rows_of(books.rows["next"], heads)
+    rows = np.concatenate(chains)
     held = books.rows[rows[np.argsort(books.rows["job"][rows], kind="stable")]]
     owner = held["job"]
     first = np.concatenate([[0], np.flatnonzero(owner[1:] != owner[:-1]) + 1, [len(owner)]])
@@ -44,13 +44,3 @@ def holdings(snapshot: Snapshot) -> Holdings | None:
         np.ascontiguousarray(held["node"]),
         np.ascontiguousarray(held["amount"]),
     )
-
-
-def _rows_of(following: Ints, heads: Ints) -> Ints:
-    """All rows of the chains that begin at these heads."""
-    found, here = [], heads
-    while len(here):
-        found.append(here)
-        here = following[here]
-        here = here[here >= 0]
-    return np.concatenate(found)

@@ -18,7 +18,7 @@ class SizeOptions:
 
     sizes: TypedSizes
     worth: Floats
-    """Weighted speed on the machines of the type that suit the job best, less what changing a running job loses."""
+    """Weighted speed in the best place on machines of the type, less what changing a running job loses."""
 
 
 def best_sizes(options: SizeOptions, types: Ints, gpus: Ints) -> Ints:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from muster.cluster.distinct_rows import distinct_rows
+from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
-from muster.schedulers.allocation.held_rows import held_rows
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import Bools
 from muster.schedulers.allocation.gangs import gangs_of, may_use_kind
-from muster.schedulers.allocation.held_rows import held_rows
 from muster.schedulers.contract import Snapshot
 
 _SLOW = 0.9
