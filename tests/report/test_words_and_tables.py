@@ -15,6 +15,7 @@ from muster.formatting import (
     common_unit,
     counted,
     duration,
+    enumerated,
     in_unit,
     natural_order,
     number,
@@ -102,6 +103,10 @@ def test_things_are_counted_as_people_say_them() -> None:
         "2 jobs",
         "12,000 jobs",
     ]
+
+
+def test_parts_of_a_sentence_are_put_together() -> None:
+    assert [enumerated("abc"[:count]) for count in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
 
 
 def test_columns_of_text_and_of_figures_are_aligned() -> None:
