@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.elastic.ground import FURTHER_SETTINGS, SIA_SETTINGS, elastic, rubick
-from experiments.joint import dally, elastic_network, everyday, mixed, random_worlds, smd, synergy
+from experiments.joint import dally, elastic_sizes, everyday, mixed, random_worlds, smd, synergy
 from experiments.joint.ablations import ablations, beliefs
 from experiments.joint.ground import Case, Cell, Make, table
 
@@ -29,6 +29,10 @@ def _synergy(given: argparse.Namespace) -> Iterator[str]:
     return synergy.lines(given.scheduler or _ORDERS, given.seeds, given.only, settings)
 
 
+def _elastic_sizes(given: argparse.Namespace) -> Iterator[str]:
+    return elastic_sizes.lines(given.ground, given.scheduler or ("gittins",), given.seeds, given.only)
+
+
 def _random(given: argparse.Namespace) -> Iterator[str]:
     worlds = random_worlds.GROUNDS[given.ground]
     return random_worlds.lines(given.scheduler or ("gittins",), given.seeds, given.only, worlds)
@@ -37,12 +41,10 @@ def _random(given: argparse.Namespace) -> Iterator[str]:
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
     "dally-tuning": lambda given: dally.lines(given.only, given.jobs_share, given.seeds, tuning=True),
-    "elastic-network": lambda given: elastic_network.lines(
-        given.scheduler or ("gittins",), given.seeds, given.only
-    ),
     "everyday": lambda given: everyday.lines(given.only, given.reference, given.seeds),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
+    **dict.fromkeys(elastic_sizes.GROUNDS, _elastic_sizes),
     **dict.fromkeys(random_worlds.GROUNDS, _random),
     **dict.fromkeys(synergy.GROUNDS, _synergy),
 }
@@ -63,9 +65,9 @@ def main() -> None:
         "--scheduler",
         action="append",
         metavar="NAME",
-        help="Scheduler to run; an order on the synergy grounds, smd, mixed, random and elastic-network; repeatable; a "
+        help="Scheduler to run; an order on the synergy grounds, smd, mixed, random and elastic jobs; repeatable; a "
         "replica of the ground is named as there (default: fifo, las, srtf; on synergy also gittins, on smd, mixed, "
-        "random and elastic-network gittins alone).",
+        "random and elastic jobs gittins alone).",
     )
     parser.add_argument(
         "--only",
@@ -86,7 +88,8 @@ def main() -> None:
         metavar="N",
         help="Seeds on the grounds of generated jobs; on everyday, drafts of each queue: other seeds, or the log with "
         "times that are 5 %% off at most; on random and random-tuning, worlds, each once more with another queue after "
-        "all of them (default: 10, on everyday 1, on elastic-network 14 queues, on random 150, on random-tuning 200).",
+        "all of them (default: 10, on everyday 1, on elastic-network 14 queues, on elastic-servers 60, on random "
+        "150, on random-tuning 200).",
     )
     parser.add_argument(
         "--table",
@@ -122,9 +125,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.seeds is None:
         worlds = {ground: len(numbers) for ground, numbers in random_worlds.GROUNDS.items()}
-        arguments.seeds = ({"everyday": 1, "elastic-network": elastic_network.QUEUES} | worlds).get(
-            arguments.ground, 10
-        )
+        queues = {ground: count for ground, (_, count) in elastic_sizes.GROUNDS.items()}
+        arguments.seeds = ({"everyday": 1} | queues | worlds).get(arguments.ground, 10)
     if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
     if (arguments.shared_speeds or arguments.moves_pause) and arguments.ground not in LEARNING:
@@ -132,7 +134,7 @@ def main() -> None:
     if arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
     if (
-        arguments.ground in ("dally-tuning", "everyday", "elastic-network", *random_worlds.GROUNDS)
+        arguments.ground in ("dally-tuning", "everyday", *elastic_sizes.GROUNDS, *random_worlds.GROUNDS)
         and arguments.table
     ):
         parser.error(f"--table: the ground {arguments.ground} has none but its own")

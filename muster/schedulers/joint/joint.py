@@ -33,6 +33,7 @@ from muster.schedulers.honours import (
     WORKERS_AND_SERVERS,
 )
 from muster.schedulers.joint.for_running import for_running
+from muster.schedulers.joint.found_places import as_found, as_placed, worth_less
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.modelled_speeds import TypedSizes
@@ -42,7 +43,6 @@ from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
-    as_placed,
     gains_from_type,
     has_types,
     keeps_size,
@@ -51,7 +51,6 @@ from muster.schedulers.joint.sizes import (
     present_sizes,
     sizes_for_all,
     with_sizes,
-    worth_less,
 )
 from muster.schedulers.joint.slow_places import slow_on_their_nodes
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, REASONS
@@ -80,7 +79,7 @@ c = 1 / (1 - power), a second of the work of a job with k elastic jobs not befor
 nearly in proportion to that power of k.
 """
 _TIMES_SIZED = 3
-"""How often sizes are chosen: again where jobs have more machines than they need, which makes that size worth less."""
+"""How often sizes are chosen: again where a size found no place, or a slow one, and is worth less for that."""
 _WORK_PER_CHANGE = 1.0
 """Seconds of work before another size or type of GPU, for each second that it costs."""
 
@@ -184,25 +183,28 @@ class Joint(DraftAllocator):
         weighted = given.gangs._replace(weight=weight)
         sizes = present_sizes(given)
         if not (given.opened.movable & has_choice).any():
-            return _best_draft(given, weighted, sizes)[1]
+            everyone = np.ones(len(sizes.at), np.bool_)
+            return _best_draft(given, with_sizes(given, weighted, sizes), sizes, everyone)[1]
         options, tried = options_of(given, weighted.weight), []
         for _ in range(_TIMES_SIZED):
-            sizes = sizes_for_all(given, options)
-            tried.append(_best_draft(given, weighted, sizes))
-            factor = as_placed(given, sizes, tried[-1][1])
-            if factor is None or (factor == 1.0).all():
+            sizes, wanted = sizes_for_all(given, options)
+            gangs = with_sizes(given, weighted, sizes)
+            tried.append(_best_draft(given, gangs, sizes, wanted))
+            found = as_found(given, gangs, sizes, wanted, tried[-1][1])
+            if not found.calls_for_others(sizes, given.opened.gpus):
                 break
-            options = worth_less(options, sizes, factor)
+            options = worth_less(options, sizes.gpu_type, found)
         return _best(tried)[1]
 
 
-def _best_draft(given: AllocationInput, weighted: Gangs, sizes: TypedSizes) -> tuple[float, PlacementDraft]:
+def _best_draft(
+    given: AllocationInput, gangs: Gangs, sizes: TypedSizes, wanted: Bools
+) -> tuple[float, PlacementDraft]:
     """Return the draft for jobs of these sizes that is worth most, with its worth.
 
     Where a resize restarts nothing and places are alike, its nodes are then shared again with gangs.
     """
-    gangs = with_sizes(given, weighted, sizes)
-    best = _best(_drafts(given, gangs, sizes))
+    best = _best(_drafts(given, gangs, sizes, wanted))
     if not given.snapshot.resize_restarts and not len(gangs.forms.line):
         share_with_gangs(best[1], gangs)
     return best
@@ -213,11 +215,13 @@ def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, Placem
     return max(drafts, key=lambda each: round(each[0], 9))
 
 
-def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
+def _drafts(
+    given: AllocationInput, gangs: Gangs, sizes: TypedSizes, wanted: Bools
+) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
-    Each job counts as fast as it is known to be on the machines that it has. Running jobs of another size than they
-    hold are placed again in any case.
+    Jobs that are not wanted come last. Each job counts as fast as it is known to be on the machines that it has.
+    Running jobs of another size than they hold are placed again in any case.
     """
     snapshot, opened = given.snapshot, given.opened
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
@@ -225,6 +229,7 @@ def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tup
     stays = given.keeping(keeps)
     if len(gangs.forms.line):
         return plans_on_network(given, gangs, sizes, worth, stays, order)
+    order = order[np.argsort(~wanted[order], kind="stable")]
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())

@@ -10,7 +10,6 @@ from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
-from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.modelled_speeds import (
@@ -156,10 +155,11 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     return SizeOptions(sizes, weight[sizes.at] * modelled_speeds(given, sizes) * known)
 
 
-def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
+def sizes_for_all(given: AllocationInput, options: SizeOptions) -> tuple[TypedSizes, Bools]:
     """Return the GPUs of each job, those of most worth for what there is; any type where all are alike to it.
 
-    Those for which no size is worth its GPUs are tried with their least, on the type of which most is left.
+    With which jobs are wanted. Those for which no size is worth its GPUs are not; they are tried with their least, on
+    the type of which most is left.
     """
     types, sizes = types_of(given.snapshot), options.sizes
     left = _gpus_left(given, types)
@@ -174,7 +174,10 @@ def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
     gpus[sizes.at[taken]], gpu_type[sizes.at[taken]] = sizes.gpus[taken], sizes.gpu_type[taken]
     if len(types) > 1:
         gpu_type[_is_alike_everywhere(given, options, gpus)] = ANY_TYPE
-    return TypedSizes(at, gpus, gpu_type)
+    wanted = np.ones(len(at), np.bool_)
+    wanted[sizes.at] = False
+    wanted[sizes.at[taken]] = True
+    return TypedSizes(at, gpus, gpu_type), wanted
 
 
 def _gpus_left(given: AllocationInput, types: Ints) -> Ints:
@@ -243,14 +246,14 @@ def _known_factor(given: AllocationInput, sizes: TypedSizes, kept: Floats) -> Fl
         return factor
     jobs, place = np.unique(sizes.at, return_inverse=True)
     every = _every_size(given, jobs)
-    seconds = _known_seconds(given, every)
+    seconds = known_seconds(given, every)
     runs = np.flatnonzero(np.isfinite(seconds))
     first = runs[np.lexsort([-seconds[runs], every.gpus[runs], every.at[runs]])]
     _, least_of = np.unique(every.at[first], return_index=True)
     least = first[least_of]
     row_of = np.full(len(jobs), -1)
     row_of[np.searchsorted(jobs, every.at[least])] = least
-    row, now = row_of[place.reshape(-1)], _known_seconds(given, sizes)
+    row, now = row_of[place.reshape(-1)], known_seconds(given, sizes)
     factor[(row >= 0) | ~np.isnan(now)] = 0.0
     here = np.flatnonzero((row >= 0) & np.isfinite(now))
     slowest = every.rows(row[here])
@@ -258,35 +261,6 @@ def _known_factor(given: AllocationInput, sizes: TypedSizes, kept: Floats) -> Fl
     faster = kept[here] * seconds[row[here]] / now[here]
     factor[here] = _returns(faster) * faster * modelled
     return factor
-
-
-def as_placed(given: AllocationInput, sizes: TypedSizes, draft: PlacementDraft) -> Floats | None:
-    """Return how fast each job is known to be on the machines of a draft, relative to as few as hold its GPUs.
-
-    None where nothing is known of that, or where on a network the forms of places say it.
-    """
-    if given.snapshot.size_speeds is None or len(forms_of(given.snapshot, sizes.gpus).line):
-        return None
-    factor, machines = np.ones(len(sizes.at)), np.zeros(len(sizes.at), np.int64)
-    number = draft.first.copy()
-    while (number >= 0).any():
-        more = number >= 0
-        machines[more] += 1
-        number[more] = draft.node_parts["next"][number[more]]
-    several = np.flatnonzero(machines > 1)
-    if len(several):
-        rows = sizes.rows(several)
-        closest, here = _known_seconds(given, rows), _known_seconds(given, rows, machines[several])
-        known = np.isfinite(closest) & ~np.isnan(here)
-        factor[several[known]] = closest[known] / here[known]
-    return factor
-
-
-def worth_less(options: SizeOptions, sizes: TypedSizes, factor: Floats) -> SizeOptions:
-    """Return the options, those of these sizes worth `factor` times as much, by position of the job."""
-    every = options.sizes
-    taken = (every.gpus == sizes.gpus[every.at]) & is_type(every.gpu_type, sizes.gpu_type[every.at])
-    return SizeOptions(every, options.worth * np.where(taken, factor[every.at], 1.0))
 
 
 def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
@@ -394,7 +368,7 @@ def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
     return most[kind]
 
 
-def _known_seconds(given: AllocationInput, sizes: TypedSizes, machines: Ints | None = None) -> Floats:
+def known_seconds(given: AllocationInput, sizes: TypedSizes, machines: Ints | None = None) -> Floats:
     """Return the seconds of an iteration on so many machines of the type; None: on as few as hold so many GPUs.
 
     inf where a job does not run, NaN where nothing is known.

@@ -1,0 +1,59 @@
+"""joint chooses sizes again where a plan has no place for one, or a slow one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.cluster import Cluster
+from muster.workload.trace import Trace
+from tests.building import cluster_of, job, jobs_of, run
+from tests.schedulers.test_joint_sizes import sizes_of
+from tests.schedulers.test_node_amounts import by_cpus
+
+NEEDS_FEW = by_cpus("few", {1: 1.0})
+NEEDS_MANY = by_cpus("many", {1: 0.5, 3: 1.0})
+MODELS = {model.name: model for model in (NEEDS_FEW, NEEDS_MANY)}
+ELASTIC: dict[str, Any] = {"gpus": 2, "min_gpus": 1, "max_gpus": 8}
+
+
+@st.composite
+def jobs_with_enough(draw: st.DrawFn) -> Trace:
+    """Elastic jobs that need at most the three cores beside each GPU."""
+    submits = sorted(draw(st.lists(st.sampled_from([0, 3_000, 6_000]), min_size=2, max_size=7)))
+    names, durations = st.sampled_from(sorted(MODELS)), st.sampled_from([4_000, 20_000, 100_000])
+    least, most = st.sampled_from([1, 2]), st.sampled_from([8, 16])
+    rows = (
+        job(submit, draw(durations), gpus=2, min_gpus=draw(least), max_gpus=draw(most), model=draw(names))
+        for submit in submits
+    )
+    return jobs_of(*rows)
+
+
+@pytest.mark.parametrize("order", ["gittins", "las", "srtf"])
+@given(trace=jobs_with_enough())
+@settings(max_examples=60)
+def test_no_job_waits_beside_idle_gpus(order: str, trace: Trace) -> None:
+    """A job may be to have more than the plan leaves: others shrink, are worth more for their CPUs, and go first."""
+    result = run(trace, cluster_of(8, 8), f"{order}+joint", models=MODELS, restart_cost_seconds=60.0)
+    idle = result.record.decisions.filter((pl.col("waiting") > 0) & (pl.col("free_gpus") >= 2))
+    assert not len(idle), idle
+
+
+def two_kinds() -> Cluster:
+    """A node with three cores for each of its GPUs, and one with one."""
+    slow = replace(cluster_of(8, cpus_per_gpu=1.0).nodes[0], name="slow", type_name="slow")
+    fast = cluster_of(8)
+    return replace(fast, nodes=(*fast.nodes, slow))
+
+
+def test_a_job_does_not_grow_to_nodes_that_slow_it_down() -> None:
+    """On sixteen GPUs it is as fast as on eight: each has the cores of the slower node."""
+    rows = (job(0, 4_000, model="many", **{**ELASTIC, "max_gpus": 16}), job(0, 4_000, model="few", **ELASTIC))
+    result = run(jobs_of(*rows), two_kinds(), "las+joint", models=MODELS)
+    assert (sizes_of(result, "0"), sizes_of(result, "1")) == ([8], [8])
