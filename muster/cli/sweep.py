@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from muster.cli import flags
 
 if TYPE_CHECKING:
+    from muster.sweep.grid import Point
     from muster.sweep.on_ray import RayTasks
     from muster.sweep.on_slurm import SlurmTasks
 
@@ -82,11 +84,7 @@ def sweep(
     command = shlex.join(["muster", "sweep", str(file), *mapped, "--out", str(out)])
     with spinner(DRAWING):
         means = write_results(out, points, summaries, content.title or file.stem, command)
-    first: dict[str, str] = {}
-    for summary in summaries:
-        for note in summary["notes"]:
-            first.setdefault(note, summary["trace"])
-    for note, trace in first.items():
+    for note, trace in _notes(points, summaries).items():
         print(f"{trace}: {note}", file=sys.stderr)
     if as_json:
         print(as_json_text({"out": str(out), "cells": len(points)}), end="")
@@ -98,6 +96,21 @@ def sweep(
     for table in terminal_tables(means):
         Console().print(table)
     print(f"The page with charts: {out / 'report.html'}")
+
+
+def _notes(points: Sequence[Point], summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return each note of the runs with the first trace that has it; one about some schedulers names them."""
+    from muster.report.run_notes import notes_by_run
+
+    first: dict[str, str] = {}
+    for trace in dict.fromkeys(summary["trace"] for summary in summaries):
+        of_scheduler: dict[str, list[str]] = {}
+        for point, summary in zip(points, summaries, strict=True):
+            if summary["trace"] == trace:
+                of_scheduler.setdefault(point.scheduler, []).extend(summary["notes"])
+        for note in notes_by_run(list(of_scheduler), of_scheduler.values()):
+            first.setdefault(note, trace)
+    return first
 
 
 def _tasks(where: str | None, address: str | None, partition: str | None) -> RayTasks | SlurmTasks:

@@ -112,6 +112,21 @@ def test_what_was_cleaned_and_left_out_is_printed_once(muster: Muster, tmp_path:
     assert done.err.count("sacct.txt: left out 1 job that cluster 1x8gpu could never hold: 2\n") == 1
 
 
+def test_a_note_names_the_schedulers_that_it_is_about(muster: Muster, tmp_path: Path) -> None:
+    trace = tmp_path / "deadlines.csv"
+    trace.write_text(
+        "job_id,submit_seconds,duration_seconds,gpus,deadline_seconds\n1,0,60,1,600\n2,0,60,1,\n"
+    )
+    schedulers = '["edf", "fifo", { name = "las", label = "Least" }]'
+    (tmp_path / "sweep.toml").write_text(
+        f'clusters = "1x8gpu"\nschedulers = {schedulers}\ntraces = "{trace}"\n'
+    )
+    done = muster("sweep", tmp_path / "sweep.toml", "--out", tmp_path / "out", "--workers", "1")
+    assert done.status == 0, done.err
+    said = "deadlines.csv: fifo and Least ignore deadline_seconds, which 1 job of 2 state\n"
+    assert done.err.count("ignore") == done.err.count(said) == 1
+
+
 def test_a_cell_is_the_run_alone(swept: tuple[Path, Outcome]) -> None:
     folder, _ = swept
     cells = pl.read_parquet(folder / "out" / "cells.parquet")
