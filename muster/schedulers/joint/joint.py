@@ -220,8 +220,9 @@ def _drafts(
 ) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
-    Jobs that are not wanted come last, unless speeds by size are learned. Each job counts as fast as it is known to be
-    on the machines that it has. Running jobs of another size than they hold are placed again in any case.
+    Beside elastic jobs those that are not wanted come last, unless speeds by size are learned. Each job counts as fast
+    as it is known to be on the machines that it has. Running jobs of another size than they hold are placed again in
+    any case.
     """
     snapshot, opened = given.snapshot, given.opened
     worth, order = Worth(snapshot, gangs, for_running(given.stops_jobs)), _by_density(given, gangs)
@@ -229,7 +230,7 @@ def _drafts(
     stays = given.keeping(keeps)
     if len(gangs.forms.line):
         return plans_on_network(given, gangs, sizes, worth, stays, order)
-    if snapshot.size_speeds is None:
+    if snapshot.size_speeds is None and snapshot.jobs.elastic.any():
         order = order[np.argsort(~wanted[order], kind="stable")]
     drafts = []
     if snapshot.resize_restarts:
