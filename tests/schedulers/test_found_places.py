@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
+from muster.schedulers.allocation.gangs import gangs_of, speed_by_kind
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
+from tests.schedulers.synergy_cases import round_of
 from tests.schedulers.test_joint_sizes import sizes_of
 from tests.schedulers.test_node_amounts import by_cpus
 
@@ -57,3 +59,12 @@ def test_a_job_does_not_grow_to_nodes_that_slow_it_down() -> None:
     rows = (job(0, 4_000, model="many", **{**ELASTIC, "max_gpus": 16}), job(0, 4_000, model="few", **ELASTIC))
     result = run(jobs_of(*rows), two_kinds(), "las+joint", models=MODELS)
     assert (sizes_of(result, "0"), sizes_of(result, "1")) == ([8], [8])
+
+
+def test_nodes_without_gpus_are_no_kind_to_compare_with() -> None:
+    """They have cores for a job that is as fast as it can be on the others."""
+    cluster = cluster_of(8, cpus_per_gpu=1.0)
+    bare = replace(cluster.nodes[0], name="bare", gpus=0, gpu_type="", gpus_per_island=1, cpus=64.0)
+    case = round_of(replace(cluster, nodes=(*cluster.nodes, bare)), [("many", 8)], MODELS)
+    _, best = speed_by_kind(gangs_of(case.snapshot))
+    assert best.tolist() == [0.5]

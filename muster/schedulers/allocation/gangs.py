@@ -80,6 +80,13 @@ def may_use_kind(gangs: Gangs) -> Bools:
     return reach
 
 
+def speed_by_kind(gangs: Gangs) -> tuple[Floats, Floats]:
+    """Return how fast each job is alone on nodes of each kind, and on the best kind with GPUs that it may use."""
+    speed: Floats = gangs.demands.best_speed[gangs.classes]
+    usable = may_use_kind(gangs)[gangs.constraint] & (gangs.kinds["gpus"] > 0)
+    return speed, np.where(usable, speed, 0.0).max(axis=1)
+
+
 def places_differ(snapshot: Snapshot, gpus: Ints) -> bool:
     """Return whether the network can hurt some of the jobs with so many GPUs each."""
     return snapshot.forms is not None and snapshot.forms.some_sensitive(snapshot.jobs.model, gpus)

@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.gangs import Gangs, forms_of, may_use_kind
+from muster.schedulers.allocation.gangs import Gangs, forms_of, speed_by_kind
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.joint.modelled_speeds import TypedSizes, is_type
 from muster.schedulers.joint.size_choice import SizeOptions
@@ -65,10 +65,10 @@ def as_found(
     to those that suit it best; not where it has as many GPUs as it has of these. Jobs that keep their places are left
     out.
     """
-    jobs, known = given.snapshot.jobs, as_placed(given, sizes, draft)
-    part, most_fast = _on_its_nodes(given, gangs, draft)
-    if known is not None:
-        part, most_fast = known, np.zeros_like(most_fast)
+    jobs, part = given.snapshot.jobs, as_placed(given, sizes, draft)
+    most_fast = np.zeros(len(jobs), np.int64)
+    if part is None:
+        part, most_fast = _on_its_nodes(given, gangs, draft)
     part[~given.opened.movable] = 1.0
     no_place = jobs.elastic & given.opened.movable & wanted & (draft.first < 0)
     part[no_place] = 0.0
@@ -93,10 +93,9 @@ def _on_its_nodes(given: AllocationInput, gangs: Gangs, draft: PlacementDraft) -
     """
     part, fast = np.ones(len(gangs.gpus)), np.zeros(len(gangs.gpus), np.int64)
     elastic = given.snapshot.jobs.elastic
-    if len(gangs.kinds) < 2 or not elastic.any():
+    if (gangs.kinds["gpus"] > 0).sum() < 2 or not elastic.any():
         return part, fast
-    speed = gangs.demands.best_speed[gangs.classes]
-    best = np.where(may_use_kind(gangs)[gangs.constraint], speed, 0.0).max(axis=1)
+    speed, best = speed_by_kind(gangs)
     for every, number in _node_parts(draft):
         at, here = every[elastic[every]], draft.node_parts[number[elastic[every]]]
         on_node = speed[at, gangs.kind_of_node[here["node"]]]

@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import Bools
-from muster.schedulers.allocation.gangs import gangs_of, may_use_kind
+from muster.schedulers.allocation.gangs import gangs_of, speed_by_kind
 from muster.schedulers.contract import Snapshot
 
 _SLOW = 0.9
@@ -16,14 +16,12 @@ _SLOW = 0.9
 def slow_on_their_nodes(snapshot: Snapshot) -> Bools:
     """Which running jobs are slow on the nodes that they have, beside those of the kind that suits them best."""
     jobs, books = snapshot.jobs, snapshot.ledger.books
-    with_gpus = snapshot.resource_profiles.kinds["gpus"] > 0
-    if with_gpus.sum() < 2:
+    if (snapshot.resource_profiles.kinds["gpus"] > 0).sum() < 2:
         return np.zeros(len(jobs), np.bool_)
     gangs = gangs_of(snapshot)
-    speed, now = gangs.demands.best_speed[gangs.classes], np.full(len(jobs), np.inf)
+    (speed, best), now = speed_by_kind(gangs), np.full(len(jobs), np.inf)
     for here, row in held_rows(books, jobs.index):
         kind = gangs.kind_of_node[books.rows["node"][row]]
         now[here] = np.minimum(now[here], speed[here, kind])
-    usable = may_use_kind(gangs)[gangs.constraint] & with_gpus
-    slow: Bools = (now <= _SLOW * np.where(usable, speed, 0.0).max(axis=1)) & (jobs.gpus > 0)
+    slow: Bools = (now <= _SLOW * best) & (jobs.gpus > 0)
     return slow
