@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
-from muster.schedulers.allocation.gangs import gangs_of, speed_by_kind
+from muster.cluster.ledger_arrays import Bools
+from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.allocation.gangs import Gangs, gangs_of, speed_by_kind
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+from muster.schedulers.joint import joint
+from muster.schedulers.joint.found_places import Found, as_found
+from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import round_of
@@ -59,6 +66,33 @@ def test_a_job_does_not_grow_to_nodes_that_slow_it_down() -> None:
     rows = (job(0, 4_000, model="many", **{**ELASTIC, "max_gpus": 16}), job(0, 4_000, model="few", **ELASTIC))
     result = run(jobs_of(*rows), two_kinds(), "las+joint", models=MODELS)
     assert (sizes_of(result, "0"), sizes_of(result, "1")) == ([8], [8])
+
+
+def test_what_is_left_limits_jobs_without_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs are left: enough for the first job, which may then have those, and not for the second.
+
+    The third is not wanted, the last keeps its place.
+    """
+    found: list[Found] = []
+
+    def look(
+        given: AllocationInput, gangs: Gangs, sizes: TypedSizes, wanted: Bools, draft: PlacementDraft
+    ) -> Found:
+        if found:
+            return as_found(given, gangs, sizes, wanted, draft)
+        nothing_placed = given.keeping(np.zeros(4, np.bool_))
+        nothing_placed.free[:, 0] = 2
+        given.opened.movable[3] = False
+        eight = sizes._replace(gpus=np.full(4, 8))
+        found.append(as_found(given, gangs, eight, np.arange(4) != 2, nothing_placed))
+        return found[0]
+
+    monkeypatch.setattr(joint, "as_found", look)
+    trace = jobs_of(*(job(0, 400, gpus=4, min_gpus=least, max_gpus=8) for least in (1, 4, 1, 1)))
+    run(trace, cluster_of(8), "las+joint")
+    assert found[0].part.tolist() == [0, 0, 1, 1]
+    assert found[0].least.tolist() == [3, 8, 8, 8]
+    assert (found[0].most > 8).tolist() == [True, True, False, False]
 
 
 def test_nodes_without_gpus_are_no_kind_to_compare_with() -> None:
