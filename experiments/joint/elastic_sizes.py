@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.joint.clusters import Network, Nodes, cluster_of
 from experiments.joint.ground import geometric_mean
 from muster.cluster import Cluster
-from muster.cluster.cluster_file import cluster_from_toml
 from muster.cluster.ledger_arrays import Bools, Ints
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
@@ -29,47 +29,17 @@ ON_SERVERS = (
     "vgg11",
     "bert-large",
 )
-KINDS: Mapping[str, Sequence[tuple[int, int, float, float]]] = {
-    "alike": ((4, 8, 4, 62.5),),
-    "few CPUs": ((4, 8, 1.5, 62.5),),
-    "little memory": ((4, 8, 4, 22),),
-    "two kinds": ((2, 8, 4, 62.5), (2, 8, 1.5, 30)),
-    "two sizes": ((2, 8, 4, 62.5), (4, 4, 4, 62.5)),
+KINDS: Mapping[str, Sequence[Nodes]] = {
+    "alike": [Nodes(4, 8, 32, 500)],
+    "few CPUs": [Nodes(4, 8, 12, 500)],
+    "little memory": [Nodes(4, 8, 32, 176)],
+    "two kinds": [Nodes(2, 8, 32, 500), Nodes(2, 8, 12, 240)],
+    "two sizes": [Nodes(2, 8, 32, 500), Nodes(4, 4, 16, 250)],
 }
-"""By the name of a cluster without a network, its kinds of nodes: how many, GPUs, CPUs and GB for each GPU."""
+"""Clusters of 32 GPUs without a network."""
 _FIRST_SEED = 100
 _SHORTEST, _MEAN = 60.0, 8_000.0
 _SIZES = (0.3, 0.3, 0.2, 0.2)
-_CLUSTER = """
-machines_per_rack = 3
-[types.node]
-gpus = {gpus}
-gpu_type = "V100"
-cpus = {cpus}
-memory_gb = {memory_gb}
-nic_gb_per_s = {nic}
-storage_gb_per_s = "500MB/s"
-[[nodes]]
-type = "node"
-count = {nodes}
-[links.rack]
-gb_per_s = "{gbit}Gbit/s"
-latency_seconds = "5us"
-[links.cluster]
-gb_per_s = "{gbit}Gbit/s"
-latency_seconds = "50us"
-"""
-_NODES = """
-[types.node{kind}]
-gpus = {gpus}
-gpu_type = "V100"
-cpus = {cpus}
-memory_gb = {memory_gb}
-storage_gb_per_s = "500MB/s"
-[[nodes]]
-type = "node{kind}"
-count = {count}
-"""
 
 
 @dataclass(frozen=True)
@@ -90,18 +60,11 @@ def on_network(number: int) -> Queue:
     part, load = (0.3, 1.0)[number % 2], (0.6, 1.2)[number // 2 % 2]
     elastic = random.random(JOBS) < part
     models = list(random.choice(ON_NETWORK, 3, replace=False))
-    text = _CLUSTER.format(
-        gpus=gpus_of_node,
-        cpus=4 * gpus_of_node,
-        memory_gb=62 * gpus_of_node,
-        nic=gbit / 8,
-        nodes=NODES,
-        gbit=gbit,
-    )
     name = (
         f"{NODES}x{gpus_of_node} GPUs, {gbit} Gbit/s; {', '.join(models)}; {part:.0%} elastic, load {load:g}"
     )
-    cluster = cluster_from_toml(text, where="elastic jobs on a network", name=name)
+    nodes = Nodes(NODES, gpus_of_node, 4 * gpus_of_node, 62 * gpus_of_node)
+    cluster = cluster_of(name, [nodes], Network(gbit, gbit))
     model = random.choice(models, JOBS)
     return _queue(random, name, cluster, load, (gpus, model, elastic))
 
@@ -113,12 +76,8 @@ def on_servers(number: int) -> Queue:
     part, load = (0.2, 0.6, 1.0)[number // len(KINDS) % 3], (0.6, 1.2)[number // len(KINDS) // 3 % 2]
     gpus = random.choice([1, 2, 4, 8], JOBS, p=_SIZES)
     models = list(random.choice(ON_SERVERS, 4, replace=False))
-    text = "".join(
-        _NODES.format(kind=at, count=count, gpus=of_node, cpus=cpus * of_node, memory_gb=memory * of_node)
-        for at, (count, of_node, cpus, memory) in enumerate(KINDS[kind])
-    )
     name = f"{kind}; {', '.join(models)}; {part:.0%} elastic, load {load:g}"
-    cluster = cluster_from_toml(text, where="elastic jobs on servers", name=name)
+    cluster = cluster_of(name, KINDS[kind])
     model, elastic = random.choice(models, JOBS), random.random(JOBS) < part
     return _queue(random, name, cluster, load, (gpus, model, elastic))
 

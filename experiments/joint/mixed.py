@@ -8,9 +8,9 @@ from math import inf
 import numpy as np
 import polars as pl
 
+from experiments.joint.clusters import Network, Nodes, cluster_of
 from experiments.joint.ground import Case, Make
 from muster.cluster import Cluster
-from muster.cluster.cluster_file import cluster_from_toml
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 from muster.sweep.statistics import estimate
@@ -48,27 +48,7 @@ _NOT_STATED = ("cpus", "memory_gb", "utility_priority", "utility_urgency_per_hou
 
 def cluster() -> Cluster:
     """Two racks of four servers with eight GPUs."""
-    text = f"""
-machines_per_rack = {NODES // 2}
-[types.v100]
-gpus = 8
-gpu_type = "V100"
-cpus = 24
-memory_gb = 300
-nic_gb_per_s = 1.25
-storage_gb_per_s = "500MB/s"
-[[nodes]]
-type = "v100"
-count = {NODES}
-[links.rack]
-gb_per_s = "25Gbit/s"
-latency_seconds = "5us"
-[links.cluster]
-gb_per_s = "25Gbit/s"
-latency_seconds = "50us"
-oversubscription = 4
-"""
-    return cluster_from_toml(text, where="mixed", name="mixed")
+    return cluster_of("mixed", [Nodes(NODES, 8, 24, 300)], Network(10, 25, oversubscription=4))
 
 
 def trace(seed: int, elastic: bool = True) -> Trace:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.joint.clusters import Network, Nodes, cluster_of
 from experiments.joint.ground import Figures, figures, geometric_mean
 from muster.cluster import Cluster
-from muster.cluster.cluster_file import cluster_from_toml
 from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
@@ -73,41 +73,21 @@ def world(kind: int, queue: int = 0) -> World:
     nodes, gpus = chance.choice([4, 6, 8, 12]), chance.choice([2, 4, 8, 8])
     cpus, memory = chance.choice([1.5, 2, 3, 4, 6, 8]), chance.choice([20, 30, 45, 62.5])
     network, two_types = chance.random() < 0.5, chance.random() < 0.25
-    links = {"gbit": chance.choice([10, 25, 100]), "oversubscription": chance.choice([1, 2, 4])}
-    other = {
-        "gpu_type": chance.choice(["V100", "A100"]),
-        "cpus": gpus * chance.choice([2, 4, 8]),
-        "memory_gb": gpus * chance.choice([30, 62.5]),
-    }
-    first = {"gpu_type": "V100", "cpus": int(gpus * cpus), "memory_gb": gpus * memory}
-    shapes = [(nodes // 2, first), (nodes - nodes // 2, other)] if two_types else [(nodes, first)]
+    gbit, oversubscription = chance.choice([10, 25, 100]), chance.choice([1, 2, 4])
+    gpu_type = chance.choice(["V100", "A100"])
+    other = Nodes(
+        nodes - nodes // 2, gpus, gpus * chance.choice([2, 4, 8]), gpus * chance.choice([30, 62.5]), gpu_type
+    )
+    first = Nodes(nodes // 2 if two_types else nodes, gpus, int(gpus * cpus), gpus * memory)
     random = np.random.default_rng(kind + _BETWEEN_QUEUES * queue)
     asked, lengths, columns = _jobs(chance, random, nodes * gpus)
-    places = f"{links['gbit']} Gbit/s, 1:{links['oversubscription']}" if network else "alike"
+    places = f"{gbit} Gbit/s, 1:{oversubscription}" if network else "alike"
     kinds = "two kinds of nodes, " if two_types else ""
     name = f"{nodes}x{gpus} GPUs, {cpus:g} CPUs and {memory:g} GB each, {kinds}places {places}; {asked}; {lengths}"
     trace = trace_of(columns, name)
-    return World(name, trace, _cluster(gpus, shapes, links), network)
-
-
-def _cluster(gpus: int, shapes: Sequence[tuple[int, Mapping[str, Any]]], links: Mapping[str, int]) -> Cluster:
-    """Two racks of nodes of one or two shapes."""
-    gbit = links["gbit"]
-    lines = [f"machines_per_rack = {sum(count for count, _ in shapes) // 2}"]
-    for number, (_, shape) in enumerate(shapes):
-        lines += [f"[types.type{number}]", f"gpus = {gpus}", f'gpu_type = "{shape["gpu_type"]}"']
-        lines += [
-            f"cpus = {shape['cpus']}",
-            f"memory_gb = {shape['memory_gb']}",
-            f"nic_gb_per_s = {gbit / 8}",
-        ]
-        lines += ['storage_gb_per_s = "500MB/s"']
-    for number, (count, _) in enumerate(shapes):
-        lines += ["[[nodes]]", f'type = "type{number}"', f"count = {count}"]
-    lines += ["[links.rack]", f'gb_per_s = "{gbit}Gbit/s"', 'latency_seconds = "5us"']
-    lines += ["[links.cluster]", f'gb_per_s = "{gbit}Gbit/s"', 'latency_seconds = "50us"']
-    lines += [f"oversubscription = {links['oversubscription']}"]
-    return cluster_from_toml("\n".join(lines), where="random world", name="random world")
+    links = Network(gbit, gbit, oversubscription)
+    cluster = cluster_of("random world", [first, other] if two_types else [first], links)
+    return World(name, trace, cluster, network)
 
 
 def _jobs(chance: Random, random: np.random.Generator, total_gpus: int) -> tuple[str, str, dict[str, Any]]:
