@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.cli import flags
 
 if TYPE_CHECKING:
-    from muster.sweep.grid import Point
     from muster.sweep.on_ray import RayTasks
     from muster.sweep.on_slurm import SlurmTasks
 
@@ -68,6 +66,7 @@ def sweep(
     from muster.cli.progress import DRAWING, spinner
     from muster.formatting import as_json_text
     from muster.sweep.grid import points_of
+    from muster.sweep.notes import notes_of_sweep
     from muster.sweep.sweep_file import read_sweep_file
 
     content = read_sweep_file(file, columns)
@@ -84,7 +83,7 @@ def sweep(
     command = shlex.join(["muster", "sweep", str(file), *mapped, "--out", str(out)])
     with spinner(DRAWING):
         means = write_results(out, points, summaries, content.title or file.stem, command)
-    for note, trace in _notes(points, summaries).items():
+    for note, trace in notes_of_sweep(points, summaries).items():
         print(f"{trace}: {note}", file=sys.stderr)
     if as_json:
         print(as_json_text({"out": str(out), "cells": len(points)}), end="")
@@ -96,21 +95,6 @@ def sweep(
     for table in terminal_tables(means):
         Console().print(table)
     print(f"The page with charts: {out / 'report.html'}")
-
-
-def _notes(points: Sequence[Point], summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Return each note of the runs with the first trace that has it; one about some schedulers names them."""
-    from muster.report.run_notes import notes_by_run
-
-    first: dict[str, str] = {}
-    for trace in dict.fromkeys(summary["trace"] for summary in summaries):
-        of_scheduler: dict[str, list[str]] = {}
-        for point, summary in zip(points, summaries, strict=True):
-            if summary["trace"] == trace:
-                of_scheduler.setdefault(point.scheduler, []).extend(summary["notes"])
-        for note in notes_by_run(list(of_scheduler), of_scheduler.values()):
-            first.setdefault(note, trace)
-    return first
 
 
 def _tasks(where: str | None, address: str | None, partition: str | None) -> RayTasks | SlurmTasks:
