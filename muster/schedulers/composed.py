@@ -138,6 +138,8 @@ class Composed:
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Rank, select, choose, place; with no job waiting everything stays where that is best."""
+        if self.selections and self.allocator.chooses_sizes:
+            snapshot = replace(snapshot, sizes_chosen=True)
         if isfinite(self.lease_seconds):
             snapshot = replace(snapshot, jobs=snapshot.jobs.under_lease())
         with snapshot.transaction() as transaction:
@@ -292,6 +294,8 @@ class Composed:
         for selection in self.selections:
             ranking = selection.select(snapshot, ranked, pinned)
             ranked = ranking.ranked
+            if ranking.limits is not None:
+                plan.limits = (*plan.limits, ranking.limits)
             codes[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
             log_phase(snapshot, f"excluded by {selection.name}", ranking.excluded)

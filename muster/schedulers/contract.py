@@ -22,6 +22,7 @@ from muster.speed.demands import ResourceProfiles
 from muster.speed.network.forms import PlacementShapes
 from muster.workload.jobs import RUNNING, WAITING, JobTable
 from muster.workload.jobs_core import left_now, protected_until, service_now, work_now
+from muster.workload.sized import RIGID
 
 State = Any
 """What a scheduler has learned: any serialisable value, replaced and never changed in place."""
@@ -352,11 +353,30 @@ class Snapshot:
     """How fast jobs go on other sizes; None: not known."""
     keeps_amounts: bool = False
     """Whether running jobs keep the CPU, memory and storage that they hold as long as they keep their GPUs."""
+    sizes_chosen: bool = False
+    """Whether the scheduler chooses how many GPUs elastic jobs have."""
 
     @property
     def cluster(self) -> Cluster:
         """The machines."""
         return self.ledger.cluster
+
+    @property
+    def counted_gpus(self) -> Floats:
+        """By position: the GPUs that a running job holds and that a waiting one asks for.
+
+        Where the scheduler chooses sizes, the fewest on which the job runs. A running job counts fewer than it holds
+        only if these come from `min_gpus` and it may be resized beside others.
+        """
+        jobs = self.jobs
+        running = jobs.running
+        counted = np.where(running, jobs.held_gpus, jobs.requested_gpus)
+        if self.sizes_chosen:
+            fewest = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
+            resized = (self.table.asked["sync"][jobs.index] == RIGID) & (not self.keeps_amounts)
+            fewest &= ~running | resized
+            counted[fewest] = jobs.min_gpus[fewest]
+        return counted
 
     def check_placed(self, positions: Ints) -> None:
         """Raise DoesNotFit if one of these jobs, which a plan places, holds nothing: the plan is wrong."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from muster.cluster.ledger import Changes, Transaction
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.schedulers.gpu_limits import GpuLimits
 
 _UNKNOWN: Ints = np.zeros(0, np.int64)
 
@@ -77,6 +78,8 @@ class Proposal:
     """By position: the jobs that go before all others until each has had its turn; empty: none."""
     stops_jobs: bool = True
     """Whether the order stops running jobs for others."""
+    limits: tuple[GpuLimits, ...] = ()
+    """How many GPUs jobs may have, for an allocator that chooses their sizes."""
     remembered: Any = None
     """What the allocator wrote here at an earlier decision; None: nothing."""
     notes: tuple[str, ...] = ()

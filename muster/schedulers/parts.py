@@ -17,6 +17,7 @@ from muster.cluster import Cluster
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.formatting import counted
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Proposal, Scheduler, Snapshot, State
+from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.user_code import method_problem
 
 DURATIONS = "durations"
@@ -142,6 +143,8 @@ class Ranking:
     """Why, with the two numbers of the reason for each."""
     a: Floats
     b: Floats
+    limits: GpuLimits | None = None
+    """How many GPUs the jobs of the snapshot may have in all; None: as many as there are."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,8 @@ class GangAllocator(Part):
     spares_running: ClassVar[bool] = False
     """Whether a waiting job goes before a running one only by the order's margin: those that stop leave others worse
     places."""
+    chooses_sizes: ClassVar[bool] = False
+    """Whether it chooses how many GPUs elastic jobs have; it keeps to `Proposal.limits` then."""
     resizes_alone: ClassVar[bool] = False
     """Whether it may leave all GPUs to leases and timers, and only decide what each job has beside them."""
 

@@ -16,6 +16,7 @@ from experiments.joint.seeing import Seeing
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, SizeSpeeds, Snapshot, State
+from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 from muster.schedulers.joint.sizes import gains_from_type
@@ -367,6 +368,27 @@ def test_prices_by_type_are_near_the_best_assignment() -> None:
     assert np.mean(reached) >= 0.99
 
 
+def test_sizes_within_limits_are_close_to_the_best() -> None:
+    """Two groups of jobs with limits of their own, and jobs in none; an integer program knows the best choice."""
+    rng, reached = np.random.default_rng(3), []
+    for _ in range(200):
+        jobs, gpus = int(rng.integers(2, 9)), int(rng.integers(8, 33))
+        group = rng.integers(-1, 2, jobs)
+        limit = GpuLimits(group, np.ones(jobs), rng.integers(0, 9, 2).astype(np.float64))
+        at, size = (each.reshape(-1) for each in np.divmod(np.arange(jobs * 8).reshape(jobs, 8), 8))
+        power = rng.uniform(0.3, 1.0, (jobs, 1))
+        worth = (rng.uniform(0.5, 2.0, (jobs, 1)) * np.arange(1, 9) ** power).reshape(-1)
+        options = SizeOptions(TypedSizes(at, size + 1, np.full(len(at), ANY_TYPE)), worth)
+        taken = best_sizes(options, np.array([ANY_TYPE]), np.array([gpus]), [limit])
+        assert len(set(at[taken].tolist())) == len(taken)
+        assert (limit.usage(at[taken], size[taken] + 1).sum(axis=0) <= limit.left).all()
+        rows = np.vstack([*(at == each for each in range(jobs)), size + 1, *limit.usage(at, size + 1).T])
+        room = np.concatenate([np.ones(jobs), [gpus], limit.left])
+        reached.append(worth[taken].sum() / most_within(worth, rows, room))
+    assert min(reached) >= 0.95
+    assert np.mean(reached) >= 0.995
+
+
 def test_gangs_alike_on_all_types_fill_each_of_them() -> None:
     """Half of the jobs are worth as much on each of three types; an integer program knows the best choice."""
     rng, reached = np.random.default_rng(2), []
@@ -392,8 +414,13 @@ def most_worth(worth: Floats, gpus: Ints, room: Ints) -> float:
     jobs, types = worth.shape
     once = np.kron(np.eye(jobs), np.ones(types))
     used = np.kron(gpus, np.eye(types))
-    within = LinearConstraint(np.vstack([once, used]), -np.inf, np.concatenate([np.ones(jobs), room]))
-    whole = np.ones(jobs * types)
-    best = milp(-worth.reshape(-1), constraints=within, integrality=whole, bounds=Bounds(0, 1))
+    return most_within(worth.reshape(-1), np.vstack([once, used]), np.concatenate([np.ones(jobs), room]))
+
+
+def most_within(worth: Floats, rows: Floats, room: Floats) -> float:
+    """The most that whole columns are worth, each taken once at most, by an integer program."""
+    within = LinearConstraint(rows.astype(np.float64), -np.inf, room)
+    whole = np.ones(len(worth), np.int64)
+    best = milp(-worth, constraints=within, integrality=whole, bounds=Bounds(0, 1))
     assert best.x is not None
-    return float(worth.reshape(-1) @ np.rint(best.x))
+    return float(worth @ np.rint(best.x))

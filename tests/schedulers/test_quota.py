@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,9 @@ from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.reasons import OVER_LIMIT
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
+from tests.schedulers.smd_cases import machines, sized_job
 from tests.schedulers.test_example_policies import Grows
+from tests.schedulers.test_joint_servers import UNRATED
 
 
 def most_held(result: Run, tenant: str) -> float:
@@ -73,6 +76,60 @@ def test_no_tenant_ever_holds_more_than_its_limit(
     trace = jobs_of(*(job(at, length, gpus=gpus, tenant=tenant) for at, length, gpus, tenant in rows))
     chosen = {"limits": "a:4,b:5", "guaranteed": "a:2,b:2", "preemptive": str(preemptive).lower()}
     result = run(trace, cluster_of(4, 3), f"quota+{order}", chosen)
+    assert most_held(result, "a") <= 4
+    assert most_held(result, "b") <= 5
+    assert result.unfinished == 0
+
+
+ELASTIC: dict[str, Any] = {"gpus": 8, "min_gpus": 1, "max_gpus": 16, "tenant": "a"}
+
+
+def test_elastic_jobs_share_what_their_tenant_may_hold() -> None:
+    """Each asks for as many GPUs as both may have; the cluster has four times that."""
+    trace = jobs_of(*[job(0, 3_600, model="resnet50", **ELASTIC)] * 2)
+    result = run(trace, cluster_of(8, 8, 8, 8), "quota+las+joint", {"limits": "a:8"})
+    first = result.record.allocations.filter(pl.col("from_seconds") == 0)
+    by_job = first.group_by("job_id").agg(pl.col("gpus").sum())
+    assert len(by_job) == 2
+    assert by_job["gpus"].sum() == 8
+
+
+def test_an_elastic_job_makes_room_within_its_tenants_limit() -> None:
+    """It is never stopped: a job of four GPUs comes, and it goes on with the other four."""
+    rows = job(0, 36_000, model="resnet50", **ELASTIC), job(10, 600, gpus=4, model="resnet50", tenant="a")
+    result = run(jobs_of(*rows), cluster_of(8, 8), "quota+las+joint", {"limits": "a:8"})
+    assert column(result, "start_seconds") == [0, 10]
+    assert column(result, "preemptions") == [0, 0]
+    assert most_held(result, "a") == 8
+
+
+@st.composite
+def jobs_of_many_sizes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Rigid and elastic jobs, and some with parameter servers."""
+    rows = []
+    for _ in range(draw(st.integers(1, 12))):
+        gpus = draw(st.sampled_from([1, 1, 2, 3, 4]))
+        kind = draw(st.sampled_from(["rigid", "elastic", "elastic", "servers"]))
+        at, tenant = float(draw(st.integers(0, 5_000))), draw(st.sampled_from("abc"))
+        if kind == "servers":
+            stated = draw(st.sampled_from([{}, UNRATED]))
+            iterations = float(draw(st.integers(100, 20_000)))
+            rows.append(sized_job(submit_seconds=at, iterations=iterations, tenant=tenant, **stated))
+            continue
+        model = draw(st.sampled_from(["resnet50", "gnmt"]))
+        sizes = {"min_gpus": 1, "max_gpus": draw(st.sampled_from([4, 8]))} if kind == "elastic" else {}
+        row = {"submit_seconds": at, "gpus": gpus, "model": model, "tenant": tenant, **sizes}
+        rows.append(row | {"iterations": float(draw(st.integers(100, 40_000)))})
+    return rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs_of_many_sizes(), st.sampled_from(["fifo", "gittins", "las"]), st.sampled_from([0.0, 60.0]))
+def test_no_tenant_grows_above_its_limit(rows: list[dict[str, Any]], order: str, restart_cost: float) -> None:
+    chosen = {"limits": "a:4,b:5.5"}
+    result = run(
+        jobs_of(*rows), machines(3), f"quota+{order}+joint", chosen, restart_cost_seconds=restart_cost
+    )
     assert most_held(result, "a") <= 4
     assert most_held(result, "b") <= 5
     assert result.unfinished == 0

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from muster.cluster.ledger_arrays import NONE
 from muster.schedulers.admission.quota_core import quota_keys
 from muster.schedulers.contract import Bools, Floats, Ints, Snapshot
+from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.parts import AdmissionFilter, Ranking, setting
 from muster.schedulers.reasons import OVER_LIMIT
 
@@ -47,7 +49,7 @@ class Quota(AdmissionFilter):
             np.float64
         )
         candidates = ranked[~fixed[ranked]]
-        demand = np.where(running, jobs.held_gpus, jobs.requested_gpus)
+        demand = snapshot.counted_gpus
         rank_keys, over = quota_keys(candidates, jobs.tenant, demand, used, per_tenant)
         kept = np.flatnonzero(~over)
         if not self.weights:
@@ -61,4 +63,11 @@ class Quota(AdmissionFilter):
             code=OVER_LIMIT,
             a=per_tenant[0][jobs.tenant[excluded]],
             b=demand[excluded],
+            limits=GpuLimits(
+                group=np.where(np.isfinite(per_tenant[0]), np.arange(len(tenants)), NONE)[jobs.tenant],
+                counted=np.where(fixed, jobs.held_gpus, demand),
+                left=np.maximum(per_tenant[0] - used, 0.0),
+            )
+            if self.limits
+            else None,
         )

@@ -41,7 +41,7 @@ from muster.schedulers.joint.nothing_to_gain import nothing_to_gain
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
-from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
+from muster.schedulers.joint.servers import gpus_of_workers, jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
     gains_from_type,
     has_types,
@@ -94,6 +94,7 @@ class Joint(DraftAllocator):
 
     name: ClassVar[str] = "joint"
     spares_running: ClassVar[bool] = True
+    chooses_sizes: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {
         SIZES,
         FEWER_GPUS,
@@ -140,12 +141,15 @@ class Joint(DraftAllocator):
         self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools, rest: Bools
     ) -> None:
         """Allocate beside the jobs whose workers and servers have their places."""
+        sized = np.flatnonzero(~rest)
+        held = gpus_of_workers(snapshot, sized)
         part = replace(
             proposal,
             reasons=proposal.reasons[rest],
             reason_a=proposal.reason_a[rest],
             reason_b=proposal.reason_b[rest],
             urgent=proposal.urgent[rest] if len(proposal.urgent) else proposal.urgent,
+            limits=tuple(limit.beside(sized, held).at(rest) for limit in proposal.limits),
         )
         position = np.cumsum(rest) - 1
         of_rest = position[ranked[rest[ranked]]]

@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.cluster.ledger import DoesNotFit
-from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
 from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution, with_least_sizes
+from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
 from muster.schedulers.workers_and_servers.smd import EXACT, Smd
-from muster.workload.sized import RIGID
+from muster.schedulers.workers_and_servers.task_placement import held_sizes
+from muster.workload.sized import RESOURCES, RIGID
 
 _INTERVAL_SECONDS = 600.0
 """Sizes by utility change so often at most, as in Optimus, unless a job ends or capacity changes.
@@ -31,6 +33,14 @@ def jobs_of_one_size(snapshot: Snapshot) -> Bools:
     """Which jobs have neither servers nor a ring whose workers a scheduler counts."""
     rigid: Bools = snapshot.table.asked["sync"][snapshot.jobs.index] == RIGID
     return rigid
+
+
+def gpus_of_workers(snapshot: Snapshot, at: Ints) -> Floats:
+    """Return the GPUs that the workers of the jobs at these positions have now."""
+    index, asked = snapshot.jobs.index[at], snapshot.table.asked
+    workers, _ = held_sizes(snapshot.ledger.books, asked, index)
+    gpus: Floats = workers * asked["worker_gpus"][index] / MICRO
+    return gpus
 
 
 def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Floats) -> None:
@@ -47,6 +57,9 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     asked = replace(snapshot, jobs=jobs.at(at))
     question = sizing_problem(asked, layers_known=True, reserved=False, least_seconds=_INTERVAL_SECONDS)
     question = replace(question, pinned=question.pinned | ~served[at])
+    for limit in proposal.limits:
+        most = limit.most_gpus(ranked[sized[ranked]], jobs.max_gpus)[at]
+        question = _with_most_gpus(question, np.where(sized[at], most, np.inf))
     if np.isnan(question.priority[sized[at]]).all():
         by_job = np.zeros((len(snapshot.table), 2))
         by_job[jobs.index] = np.column_stack([weight, jobs.gpus])
@@ -74,6 +87,14 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
             proposal.transaction.put(job, shares)
         except DoesNotFit:
             continue
+
+
+def _with_most_gpus(question: SizingProblem, most: Floats) -> SizingProblem:
+    """Return the problem in which each job may have so many GPUs and no more."""
+    demands, limit = question.demands, question.demands.limit.copy()
+    workers = np.floor(most / np.maximum(demands.worker[:, 0], 1))
+    limit[:, len(RESOURCES)] = np.minimum(limit[:, len(RESOURCES)], workers)
+    return replace(question, demands=Demands(demands.worker, demands.server, limit))
 
 
 def _place(snapshot: Snapshot, proposal: Proposal, frame: Smd, answer: SizingSolution, at: Ints) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
+from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.workers_and_servers.smd import EXACT
 
@@ -21,24 +23,32 @@ class SizeOptions:
     """Weighted speed in the best place on machines of the type, less what changing a running job loses."""
 
 
-def best_sizes(options: SizeOptions, types: Ints, gpus: Ints) -> Ints:
+def best_sizes(options: SizeOptions, types: Ints, gpus: Ints, limits: Sequence[GpuLimits] = ()) -> Ints:
     """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
 
     On one type by the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains
-    most. On several types by a knapsack: no prices part jobs that are worth as much on each of them.
+    most. On several types, and where that is beyond a limit, by a knapsack: no prices part jobs that are worth as much
+    on each type.
     """
     sizes = options.sizes
     if not len(sizes.at):
         return np.zeros(0, np.int64)
     starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
-    if len(types) > 1:
-        usage = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0).astype(np.float64)
-        group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
-        optional = np.zeros(len(starts), np.bool_)
-        rows = choose(Columns(group, options.worth, usage, optional), gpus.astype(np.float64), EXACT).chosen
-        return np.sort(rows[rows != NOTHING])
-    taken = _at_one_price(options, starts, int(gpus[0]))
-    return _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
+    if len(types) == 1:
+        taken = _at_one_price(options, starts, int(gpus[0]))
+        taken = _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
+        at, held = sizes.at[taken], sizes.gpus[taken]
+        if all((limit.usage(at, held).sum(axis=0) <= limit.left).all() for limit in limits):
+            return taken
+    of_type = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0)
+    usage = np.hstack([of_type, *(limit.usage(sizes.at, sizes.gpus) for limit in limits)])
+    capacity = np.concatenate([gpus, *(limit.left for limit in limits)]).astype(np.float64)
+    group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
+    binds = np.isfinite(capacity)
+    optional = np.zeros(len(starts), np.bool_)
+    columns = Columns(group, options.worth, usage[:, binds].astype(np.float64), optional)
+    rows = choose(columns, capacity[binds], EXACT).chosen
+    return np.sort(rows[rows != NOTHING])
 
 
 def _at_one_price(options: SizeOptions, starts: Ints, gpus: int) -> Ints:

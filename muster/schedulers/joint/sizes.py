@@ -163,7 +163,7 @@ def sizes_for_all(given: AllocationInput, options: SizeOptions) -> tuple[TypedSi
     """
     types, sizes = types_of(given.snapshot), options.sizes
     left = _gpus_left(given, types)
-    taken = best_sizes(options, types, left)
+    taken = best_sizes(options, types, left, given.proposal.limits)
     at, gpus, gpu_type = present_sizes(given)
     left = left - _used(sizes.rows(taken), types)
     if len(types) > 1:
