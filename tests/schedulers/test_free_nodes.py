@@ -135,6 +135,8 @@ def expected(problem: Problem, at: int) -> Taken | None:
     """Where a job comes that is alone, found by a look at all nodes; None: not one of the cases written down here."""
     gangs, gpus = problem.gangs, int(problem.gangs.gpus[at])
     best, fair = gangs.demands.best, gangs.demands.fair
+    if len(set(gangs.demands.best_speed[gangs.classes[at]])) > 1:
+        return None  # it goes where it is fast
     if (problem.draft.free[:, 0] >= gpus).any():
         node = tightest(problem, at, gpus, best, {}) if len(gangs.kinds) == 1 else None
         return None if node is None else {node: gpus}
