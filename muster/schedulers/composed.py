@@ -138,7 +138,7 @@ class Composed:
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Rank, select, choose, place; with no job waiting everything stays where that is best."""
-        if self.selections and self.allocator.chooses_sizes:
+        if self.allocator.chooses_sizes:
             snapshot = replace(snapshot, sizes_chosen=True)
         if isfinite(self.lease_seconds):
             snapshot = replace(snapshot, jobs=snapshot.jobs.under_lease())
@@ -201,7 +201,7 @@ class Composed:
             else:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
         until = self._protected_until(snapshot)
-        plan.urgent = urgent
+        plan.assured[urgent] = snapshot.counted_gpus[urgent]
         plan.remembered = state.get("plans")  # a daemon's memory of before has none
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
@@ -296,6 +296,8 @@ class Composed:
             ranked = ranking.ranked
             if ranking.limits is not None:
                 plan.limits = (*plan.limits, ranking.limits)
+            if ranking.assured is not None:
+                plan.assured = np.maximum(plan.assured, ranking.assured)
             codes[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
             log_phase(snapshot, f"excluded by {selection.name}", ranking.excluded)
@@ -343,7 +345,7 @@ class Composed:
         victims = running[~pinned[running] & ~urgent[running]][::-1]
         plan.transaction.undo(mark)
         room = np.cumsum(jobs.held_gpus[victims]) + snapshot.ledger.books.totals[GPU] / MICRO
-        fewest = int(np.searchsorted(room, jobs.requested_gpus[first])) + 1
+        fewest = int(np.searchsorted(room, snapshot.counted_gpus[first])) + 1
         counts = [0]
         while fewest <= len(victims):
             counts.append(fewest)

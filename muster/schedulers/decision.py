@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from muster.cluster.ledger import Changes, Transaction
-from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.gpu_limits import GpuLimits
 
 _UNKNOWN: Ints = np.zeros(0, np.int64)
@@ -74,8 +74,8 @@ class Proposal:
     bound: float = nan
     value: float = nan
     ranked: Ints = field(default_factory=lambda: _UNKNOWN)
-    urgent: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """By position: the jobs that go before all others until each has had its turn; empty: none."""
+    assured: Floats = field(default_factory=lambda: np.zeros(0))
+    """By position: the GPUs that a job has before all others, as it was promoted or is within a guarantee; 0: none."""
     stops_jobs: bool = True
     """Whether the order stops running jobs for others."""
     limits: tuple[GpuLimits, ...] = ()
@@ -88,7 +88,8 @@ class Proposal:
     @classmethod
     def blank(cls, transaction: Transaction, jobs: int) -> Proposal:
         """Everything stays, and each of so many jobs counts as placed until a reason is written."""
-        return cls(transaction, np.zeros(jobs, np.int64), np.zeros(jobs), np.zeros(jobs))
+        none = np.zeros(jobs)
+        return cls(transaction, np.zeros(jobs, np.int64), none.copy(), none.copy(), assured=none)
 
     def decision(self) -> Decision:
         """The decision, as the last step of the transaction: all that was tried is undone."""

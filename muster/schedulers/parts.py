@@ -145,6 +145,8 @@ class Ranking:
     b: Floats
     limits: GpuLimits | None = None
     """How many GPUs the jobs of the snapshot may have in all; None: as many as there are."""
+    assured: Floats | None = None
+    """By position: the GPUs that a job has before all others; None: no job has any."""
 
 
 @dataclass(frozen=True)

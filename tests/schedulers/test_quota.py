@@ -103,6 +103,22 @@ def test_an_elastic_job_makes_room_within_its_tenants_limit() -> None:
     assert most_held(result, "a") == 8
 
 
+def test_elastic_borrowers_give_guaranteed_gpus_back() -> None:
+    """Each job of the owner starts when it comes, the last one as well, and they have what is guaranteed."""
+    borrowers = [
+        job(float(at), 40_000, model="resnet50", tenant="borrower", gpus=4, min_gpus=1, max_gpus=16)
+        for at in range(12)
+    ]
+    owned: dict[str, Any] = {"model": "gnmt", "tenant": "owner", "gpus": 4, "min_gpus": 1, "max_gpus": 16}
+    owners = [job(10_000.0 + at, 20_000, **owned) for at in range(4)]
+    trace = jobs_of(*borrowers, *owners)
+    result = run(trace, cluster_of(8, 8), "quota+gittins+joint", {"guaranteed": "owner:6"})
+    assert column(result, "start_seconds")[12:] == [10_000, 10_001, 10_002, 10_003]
+    held = result.record.allocations.join(result.record.jobs.select("job_id", "tenant"), on="job_id")
+    together = held.filter((pl.col("from_seconds") <= 10_003) & (pl.col("to_seconds") > 10_003))
+    assert together.filter(pl.col("tenant") == "owner")["gpus"].sum() >= 6
+
+
 @st.composite
 def jobs_of_many_sizes(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Rigid and elastic jobs, and some with parameter servers."""

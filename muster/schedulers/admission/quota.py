@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import NONE
+from muster.cluster.ledger_arrays import NONE, WHOLE
 from muster.schedulers.admission.quota_core import quota_keys
-from muster.schedulers.contract import Bools, Floats, Ints, Snapshot
+from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Snapshot
 from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.parts import AdmissionFilter, Ranking, setting
 from muster.schedulers.reasons import OVER_LIMIT
@@ -48,13 +48,16 @@ class Quota(AdmissionFilter):
         used = np.bincount(jobs.tenant[fixed], jobs.held_gpus[fixed], minlength=len(tenants)).astype(
             np.float64
         )
+        guaranteed = fixed & (used <= per_tenant[1])[jobs.tenant]
         candidates = ranked[~fixed[ranked]]
         demand = snapshot.counted_gpus
         rank_keys, over = quota_keys(candidates, jobs.tenant, demand, used, per_tenant)
         kept = np.flatnonzero(~over)
         if not self.weights:
             rank_keys = np.minimum(rank_keys, 1.0)
+        guaranteed[candidates[kept[rank_keys[kept] == 0]]] = True
         excluded = candidates[over]
+        counted = np.where(fixed, jobs.held_gpus, demand)
         return Ranking(
             ranked=np.concatenate(
                 [ranked[fixed[ranked]], candidates[kept][np.argsort(rank_keys[kept], kind="stable")]]
@@ -63,11 +66,23 @@ class Quota(AdmissionFilter):
             code=OVER_LIMIT,
             a=per_tenant[0][jobs.tenant[excluded]],
             b=demand[excluded],
-            limits=GpuLimits(
-                group=np.where(np.isfinite(per_tenant[0]), np.arange(len(tenants)), NONE)[jobs.tenant],
-                counted=np.where(fixed, jobs.held_gpus, demand),
-                left=np.maximum(per_tenant[0] - used, 0.0),
-            )
+            limits=_beyond(jobs, np.isfinite(per_tenant[0])[jobs.tenant], counted, per_tenant[0] - used)
             if self.limits
             else None,
+            assured=_assured(snapshot, candidates, guaranteed, counted, per_tenant[1] - used)
+            if self.guaranteed
+            else None,
         )
+
+
+def _beyond(jobs: Jobs, limited: Bools, counted: Floats, left: Floats) -> GpuLimits:
+    """Return what some jobs may have beyond what each counts, from what is left to each tenant."""
+    return GpuLimits(np.where(limited, jobs.tenant, NONE), counted, np.maximum(left, 0.0))
+
+
+def _assured(snapshot: Snapshot, order: Ints, guaranteed: Bools, counted: Floats, left: Floats) -> Floats:
+    """Return the GPUs that the guaranteed jobs have before all others: those counted, and what is left in an order."""
+    jobs = snapshot.jobs
+    wanted = jobs.max_gpus * (jobs.gpu_milli / WHOLE) if snapshot.sizes_chosen else counted
+    most = _beyond(jobs, guaranteed, counted, left).most_gpus(order, wanted)
+    return np.where(guaranteed, most, 0.0)

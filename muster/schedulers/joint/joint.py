@@ -32,6 +32,7 @@ from muster.schedulers.honours import (
     SIZES,
     WORKERS_AND_SERVERS,
 )
+from muster.schedulers.joint.assured import weight_of_assured
 from muster.schedulers.joint.for_running import for_running
 from muster.schedulers.joint.found_places import as_found, as_placed, worth_less
 from muster.schedulers.joint.gang_shares import share_with_gangs
@@ -67,8 +68,6 @@ _POWER_WHERE_JOBS_ARE_KEPT = 0.75
 
 A gang that runs there keeps jobs of one GPU waiting until it ends; so eight of them count 1.7 times a gang of eight.
 """
-_URGENT = 1000.0
-"""How many times a job's progress counts whose turn has come, whatever it is worth."""
 _SCARCEST = 4.0
 """A resource of which the jobs want more than so many times all there is counts as no scarcer than that."""
 _SPEED_UP = 0.75
@@ -123,7 +122,7 @@ class Joint(DraftAllocator):
         jobs = snapshot.jobs
         rest = jobs_of_one_size(snapshot)
         if not rest.all():
-            weight = _weights(snapshot, ranked, chosen, proposal.urgent, proposal.stops_jobs)
+            weight = _weights(snapshot, ranked, chosen, proposal.stops_jobs)
             place_sized(snapshot, proposal, ranked, weight)
             if rest.any():
                 self._allocate_rest(snapshot, proposal, ranked, chosen, rest)
@@ -148,7 +147,7 @@ class Joint(DraftAllocator):
             reasons=proposal.reasons[rest],
             reason_a=proposal.reason_a[rest],
             reason_b=proposal.reason_b[rest],
-            urgent=proposal.urgent[rest] if len(proposal.urgent) else proposal.urgent,
+            assured=proposal.assured[rest],
             limits=tuple(limit.beside(sized, held).at(rest) for limit in proposal.limits),
         )
         position = np.cumsum(rest) - 1
@@ -181,15 +180,13 @@ class Joint(DraftAllocator):
         has_choice = snapshot.jobs.elastic | has_types(snapshot)
         by_gpus = not has_choice.any() and _only_gpus_are_short(given)
         not_chosen = _NOT_CHOSEN_BY_GPUS if by_gpus else _NOT_CHOSEN
-        weight = _weights(
-            snapshot, given.ranked, given.chosen, given.proposal.urgent, given.stops_jobs, not_chosen
-        )
-        weighted = given.gangs._replace(weight=weight)
+        weight = _weights(snapshot, given.ranked, given.chosen, given.stops_jobs, not_chosen)
+        weighted = given.gangs._replace(weight=weight_of_assured(weight, given.proposal.assured))
         sizes = present_sizes(given)
         if not (given.opened.movable & has_choice).any():
             everyone = np.ones(len(sizes.at), np.bool_)
             return _best_draft(given, with_sizes(given, weighted, sizes), sizes, everyone)[1]
-        options, tried = options_of(given, weighted.weight), []
+        options, tried = options_of(given, weight), []
         for _ in range(_TIMES_SIZED):
             sizes, wanted = sizes_for_all(given, options)
             gangs = with_sizes(given, weighted, sizes)
@@ -292,7 +289,6 @@ def _weights(
     snapshot: Snapshot,
     ranked: Ints,
     chosen: Bools,
-    urgent: Bools,
     stops_jobs: bool,
     not_chosen: float = _NOT_CHOSEN,
 ) -> Floats:
@@ -322,8 +318,6 @@ def _weights(
     if elastic.any():
         of_many = ranked[elastic[ranked]]
         weight[of_many] *= power(1 - np.arange(len(of_many)) / max(len(of_many), 1), _SPEED_UP)
-    if urgent.any():
-        weight[urgent] *= _URGENT
     return weight
 
 

@@ -15,6 +15,7 @@ from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
 from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
+from muster.schedulers.joint.assured import worth_of_assured
 from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution, with_least_sizes
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
@@ -60,19 +61,19 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     for limit in proposal.limits:
         most = limit.most_gpus(ranked[sized[ranked]], jobs.max_gpus)[at]
         question = _with_most_gpus(question, np.where(sized[at], most, np.inf))
+    frame: Smd
     if np.isnan(question.priority[sized[at]]).all():
-        by_job = np.zeros((len(snapshot.table), 2))
-        by_job[jobs.index] = np.column_stack([weight, jobs.gpus])
-        frame: Smd = _ByWeight()
+        by_job = np.zeros((len(snapshot.table), 3))
+        by_job[jobs.index] = np.column_stack([weight, jobs.gpus, proposal.assured])
+        frame = _ByWeight()
         answer = frame.beside_pinned(question, by_job)
     else:
-        frame, urgent = Smd(), np.zeros(0, np.int64)
+        frame = Smd()
         changed = jobs.last_start[at[sized[at] & jobs.running[at]]].max(initial=-np.inf)
         if snapshot.now - changed < _INTERVAL_SECONDS and not snapshot.triggers & (WAKES & ~Trigger.ARRIVAL):
             question = replace(question, pinned=jobs.running[at])
-        if proposal.urgent.any():
-            urgent = np.flatnonzero(proposal.urgent[at] & sized[at] & jobs.waiting[at])
-        question, _ = with_least_sizes(question, urgent)
+        first = np.flatnonzero((proposal.assured[at] > 0) & sized[at] & jobs.waiting[at])
+        question, _ = with_least_sizes(question, first)
         answer = frame.beside_pinned(question, None)
     left = at[~sized[at] & jobs.running[at] & (answer.workers == 0)]
     held = {
@@ -126,8 +127,11 @@ class _ByWeight(Smd):
     """The sizes with the most weighted speed, less what changes of running jobs lose."""
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
-        """The knapsack's choice; `memory` has the weight of each job and the GPUs it asks for, by its number."""
-        weight, gpus = memory[question.index].T
+        """The knapsack's choice.
+
+        `memory` has by the number of each job its weight, the GPUs it asks for and those that it has before all others.
+        """
+        weight, gpus, assured = memory[question.index].T
         pairs = question.choices
         job = pairs.job
         relative = _seconds_as_asked(question, gpus)[job] / pairs.seconds
@@ -136,6 +140,7 @@ class _ByWeight(Smd):
         kept = (question.workers[job] > 0) & ~changed
         profit = weight[job] * relative * (1 - lost * changed + lost * kept)
         usage = question.usage(job, pairs.workers, pairs.servers)
+        profit = worth_of_assured(profit, job, usage[:, 0], assured)
         taken = choose(
             Columns(job, profit, usage, np.zeros(len(question), bool)), question.capacity, EXACT
         ).chosen

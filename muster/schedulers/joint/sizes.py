@@ -12,6 +12,7 @@ from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
+from muster.schedulers.joint.assured import worth_of_assured
 from muster.schedulers.joint.modelled_speeds import (
     ANY_TYPE,
     TypedSizes,
@@ -152,7 +153,8 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     known = _known_factor(given, sizes, 1 - _lost_by_resize(given)[sizes.at] * changed)
     runs = known > 0
     sizes, known = sizes.rows(runs), known[runs]
-    return SizeOptions(sizes, weight[sizes.at] * modelled_speeds(given, sizes) * known)
+    worth = weight[sizes.at] * modelled_speeds(given, sizes) * known
+    return SizeOptions(sizes, worth_of_assured(worth, sizes.at, sizes.gpus, given.proposal.assured))
 
 
 def sizes_for_all(given: AllocationInput, options: SizeOptions) -> tuple[TypedSizes, Bools]:
