@@ -186,8 +186,8 @@ class Composed:
     def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal; the state after it."""
         count, codes = len(snapshot.jobs), plan.reasons
-        (who_waits,) = snapshot.jobs.waiting.nonzero()
-        candidates = None if self.preemptive else who_waits
+        resizable = snapshot.resizable
+        candidates = None if self.preemptive else np.flatnonzero(snapshot.jobs.waiting | resizable)
         keys, memory = self._keys(snapshot, state["order"], candidates)
         promoted, newly = self._promoted(snapshot, state["promoted"])
         ranked = np.argsort(keys, kind="stable")
@@ -240,9 +240,9 @@ class Composed:
         Under some allocators it is better by the order's margin as well.
         """
         if candidates is not None and type(self.order).keys is Order.keys:
-            # A key goes by the job's own columns: those of running jobs are of no use here.
-            waiting = snapshot.jobs.at(candidates)
-            return checked_keys(self.order, self.order.key(waiting), waiting), memory
+            # A key goes by the job's own columns: those of other running jobs are of no use here.
+            some = snapshot.jobs.at(candidates)
+            return checked_keys(self.order, self.order.key(some), some), memory
         keys, memory = self.order.keys(snapshot, memory)
         keys = checked_keys(self.order, keys, snapshot.jobs)
         if candidates is not None:
@@ -291,6 +291,8 @@ class Composed:
         """Write the changes and the reasons; `until` is when each running job may be interrupted."""
         jobs, codes = snapshot.jobs, plan.reasons
         pinned = until > snapshot.now
+        if not self.preemptive:
+            pinned |= snapshot.resizable
         for selection in self.selections:
             ranking = selection.select(snapshot, ranked, pinned)
             ranked = ranking.ranked
@@ -307,9 +309,7 @@ class Composed:
         plan.ranked = ranked
         log_phase(snapshot, "ranked", lambda: ranked)
         if self.preemptive or not self.allocator.stable_when_queue_empty:
-            asked, facts = snapshot.table.asked, snapshot.table.facts
-            free = snapshot.ledger.books.totals[GPU] + snapshot.ledger.releasing_gpus()
-            count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
+            self._walk(snapshot, ranked, pinned, chosen)
             if snapshot.table.some_request:
                 self._leave_out_too_large(snapshot, pinned, ranked, chosen)
         log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
@@ -371,20 +371,24 @@ class Composed:
         if not for_now.any():
             return
         served = np.ones(len(jobs), np.bool_)
-        free = snapshot.ledger.books.totals[GPU] + snapshot.ledger.releasing_gpus()
-        count_walk(
-            snapshot.table.asked,
-            snapshot.table.facts,
-            jobs.index,
-            until == inf,
-            ranked,
-            free,
-            self.strict,
-            served,
-        )
+        self._walk(snapshot, ranked, until == inf, served)
         waits = served & ((codes == NO_GPUS) | (codes == OUTRANKED))
         codes[waits] = PROTECTED
         plan.reason_b[waits] = max(float(until[for_now].min()) - snapshot.now, 0.0)
+
+    def _walk(self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools) -> None:
+        """Choose the jobs whose GPUs fit in all, in order; pinned ones first.
+
+        Where running jobs change size and go on, what they have above their fewest GPUs counts as free.
+        """
+        jobs = snapshot.jobs
+        held = jobs.held_gpus
+        needed = np.where(jobs.running, held, jobs.requested_gpus)
+        free = snapshot.ledger.books.totals[GPU] + snapshot.ledger.releasing_gpus()
+        if not self.preemptive:
+            resizable = snapshot.resizable
+            free += int(((held - jobs.min_gpus)[resizable] * MICRO).sum())
+        count_walk(needed, held, pinned, ranked, free, self.strict, chosen)
 
     def _leave_out_too_large(self, snapshot: Snapshot, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
         """Take the jobs from the chosen whose CPUs and memory do not fit beside those of the jobs before them.
@@ -441,6 +445,8 @@ class Composed:
                 timers = timers if self._takes_turns(snapshot) else min(timers, free_to_stop)
             if isfinite(quantum) and overtaken < inf:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
+        elif (resizable := snapshot.resizable).any():
+            timers = min(timers, float(until[resizable & (until > now)].min(initial=inf)))
         if snapshot.size_speeds is not None:  # They are learned while jobs run.
             overtaken = -inf
         plan.stable_until = min(overtaken, timers)

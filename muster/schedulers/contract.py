@@ -372,11 +372,23 @@ class Snapshot:
         running = jobs.running
         counted = np.where(running, jobs.held_gpus, jobs.requested_gpus)
         if self.sizes_chosen:
-            fewest = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
-            resized = (self.table.asked["sync"][jobs.index] == RIGID) & (not self.keeps_amounts)
-            fewest &= ~running | resized
+            fewest = self.resizable | (jobs.elastic & ~running)
             counted[fewest] = jobs.min_gpus[fewest]
         return counted
+
+    @property
+    def resizable(self) -> Bools:
+        """By position: the running jobs to which the scheduler may give other sizes in each decision.
+
+        Not those whose owners forbid it. Workers and servers are sized at intervals.
+        """
+        jobs = self.jobs
+        elastic = jobs.elastic
+        if not self.sizes_chosen or self.keeps_amounts or not elastic.any():
+            return np.zeros(len(jobs), np.bool_)
+        of_one_size = self.table.asked["sync"][jobs.index] == RIGID
+        resizable: Bools = elastic & jobs.running & jobs.preemptible & of_one_size
+        return resizable
 
     def check_placed(self, positions: Ints) -> None:
         """Raise DoesNotFit if one of these jobs, which a plan places, holds nothing: the plan is wrong."""

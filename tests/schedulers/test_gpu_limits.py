@@ -16,9 +16,15 @@ def test_jobs_use_what_they_have_beyond_what_they_count() -> None:
     assert usage.tolist() == [[3.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
 
 
-def test_what_is_left_is_never_below_nothing() -> None:
-    beside = LIMITS.beside(np.array([0, 2]), np.array([3, 9]))
-    assert beside.left.tolist() == [4.0, 0.0]
+def test_jobs_that_have_more_leave_less() -> None:
+    """The first group has 3 of its 6 left and counts 4 for the job; the second has less than nothing."""
+    beside = LIMITS.beside(np.array([0, 2]), np.array([4, 9]))
+    assert beside.counted.tolist() == [4.0, 2.0, 9.0, 1.0]
+    assert beside.left.tolist() == [3.0, -4.5]
+    assert beside.room.tolist() == [3.0, 0.0]
+    assert beside.exceeded.tolist() == [False, False, True, False]
+    assert beside.allows(np.array([0, 1]), np.array([4, 5]))
+    assert not beside.allows(np.array([0, 1]), np.array([4, 6]))
 
 
 @pytest.mark.parametrize(

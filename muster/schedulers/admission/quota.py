@@ -45,31 +45,28 @@ class Quota(AdmissionFilter):
         running = jobs.running
         fixed = pinned | running
         fixed[ranked] = pinned[ranked]
-        used = np.bincount(jobs.tenant[fixed], jobs.held_gpus[fixed], minlength=len(tenants)).astype(
-            np.float64
-        )
+        counted = snapshot.counted_gpus
+        used = np.bincount(jobs.tenant[fixed], counted[fixed], minlength=len(tenants)).astype(np.float64)
         guaranteed = fixed & (used <= per_tenant[1])[jobs.tenant]
         candidates = ranked[~fixed[ranked]]
-        demand = snapshot.counted_gpus
-        rank_keys, over = quota_keys(candidates, jobs.tenant, demand, used, per_tenant)
+        rank_keys, over = quota_keys(candidates, jobs.tenant, counted, used, per_tenant)
         kept = np.flatnonzero(~over)
         if not self.weights:
             rank_keys = np.minimum(rank_keys, 1.0)
         guaranteed[candidates[kept[rank_keys[kept] == 0]]] = True
         excluded = candidates[over]
-        counted = np.where(fixed, jobs.held_gpus, demand)
+        by_key = candidates[kept][np.argsort(rank_keys[kept], kind="stable")]
+        ranked = np.concatenate([ranked[fixed[ranked]], by_key])
         return Ranking(
-            ranked=np.concatenate(
-                [ranked[fixed[ranked]], candidates[kept][np.argsort(rank_keys[kept], kind="stable")]]
-            ),
+            ranked=ranked,
             excluded=excluded,
             code=OVER_LIMIT,
             a=per_tenant[0][jobs.tenant[excluded]],
-            b=demand[excluded],
+            b=counted[excluded],
             limits=_beyond(jobs, np.isfinite(per_tenant[0])[jobs.tenant], counted, per_tenant[0] - used)
             if self.limits
             else None,
-            assured=_assured(snapshot, candidates, guaranteed, counted, per_tenant[1] - used)
+            assured=_assured(snapshot, ranked, guaranteed, counted, per_tenant[1] - used)
             if self.guaranteed
             else None,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -43,6 +44,7 @@ from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.servers import gpus_of_workers, jobs_of_one_size, place_sized
+from muster.schedulers.joint.size_choice import SizeOptions
 from muster.schedulers.joint.sizes import (
     gains_from_type,
     has_types,
@@ -54,6 +56,7 @@ from muster.schedulers.joint.sizes import (
     with_sizes,
 )
 from muster.schedulers.joint.slow_places import slow_on_their_nodes
+from muster.schedulers.joint.within_limits import within_limits
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, REASONS
 
 _NOT_CHOSEN = 0.5
@@ -176,6 +179,9 @@ class Joint(DraftAllocator):
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
+        jobs, stays = given.snapshot.jobs, ~given.opened.movable
+        ranked, limits = within_limits(jobs, given.ranked, given.proposal.limits, stays)
+        given = replace(given, ranked=ranked)
         snapshot = given.snapshot
         has_choice = snapshot.jobs.elastic | has_types(snapshot)
         by_gpus = not has_choice.any() and _only_gpus_are_short(given)
@@ -188,14 +194,28 @@ class Joint(DraftAllocator):
             return _best_draft(given, with_sizes(given, weighted, sizes), sizes, everyone)[1]
         options, tried = options_of(given, weight), []
         for _ in range(_TIMES_SIZED):
-            sizes, wanted = sizes_for_all(given, options)
+            sizes, wanted = sizes_for_all(given, options, limits)
             gangs = with_sizes(given, weighted, sizes)
             tried.append(_best_draft(given, gangs, sizes, wanted))
             found = as_found(given, gangs, sizes, wanted, tried[-1][1])
             if not found.calls_for_others(sizes, given.opened.gpus):
                 break
             options = worth_less(options, sizes.gpu_type, found)
-        return _best(tried)[1]
+        worth, draft = _best(tried)
+        return draft if worth > -inf else _beside_running(given, weighted, options)
+
+
+def _beside_running(given: AllocationInput, weighted: Gangs, options: SizeOptions) -> PlacementDraft:
+    """Return the best draft in which all running jobs keep their GPUs."""
+    jobs = given.snapshot.jobs
+    running = jobs.running
+    opened = given.keeping(running)
+    opened.fixed[running & opened.movable] = True
+    opened.movable[running] = False
+    ranked, limits = within_limits(jobs, given.ranked, given.proposal.limits, running)
+    given = replace(given, opened=opened, ranked=ranked)
+    sizes, wanted = sizes_for_all(given, options.rows(~running[options.sizes.at]), limits)
+    return _best_draft(given, with_sizes(given, weighted, sizes), sizes, wanted)[1]
 
 
 def _best_draft(
@@ -203,9 +223,14 @@ def _best_draft(
 ) -> tuple[float, PlacementDraft]:
     """Return the draft for jobs of these sizes that is worth most, with its worth.
 
-    Where a resize restarts nothing and places are alike, its nodes are then shared again with gangs.
+    Where a resize restarts nothing and places are alike, its nodes are then shared again with gangs. Under an order
+    that stops no job, a draft is worth nothing in which a running job has no place.
     """
-    best = _best(_drafts(given, gangs, sizes, wanted))
+    drafts = _drafts(given, gangs, sizes, wanted)
+    if not given.stops_jobs:
+        goes_on = given.snapshot.jobs.running & given.opened.movable
+        drafts = [(-inf if (draft.first[goes_on] < 0).any() else worth, draft) for worth, draft in drafts]
+    best = _best(drafts)
     if not given.snapshot.resize_restarts and not len(gangs.forms.line):
         share_with_gangs(best[1], gangs)
     return best

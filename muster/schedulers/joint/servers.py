@@ -16,6 +16,7 @@ from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.assured import worth_of_assured
+from muster.schedulers.joint.within_limits import within_limits
 from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution, with_least_sizes
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
@@ -52,13 +53,14 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     knapsack does not choose make room, and come back where they were if nothing took it.
     """
     jobs = snapshot.jobs
+    ranked, limits = within_limits(jobs, ranked, proposal.limits, jobs.running)
     sized, served = ~jobs_of_one_size(snapshot), np.zeros(len(jobs), np.bool_)
     served[ranked] = True
     at = np.flatnonzero((served | jobs.running) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0))
     asked = replace(snapshot, jobs=jobs.at(at))
     question = sizing_problem(asked, layers_known=True, reserved=False, least_seconds=_INTERVAL_SECONDS)
     question = replace(question, pinned=question.pinned | ~served[at])
-    for limit in proposal.limits:
+    for limit in limits:
         most = limit.most_gpus(ranked[sized[ranked]], jobs.max_gpus)[at]
         question = _with_most_gpus(question, np.where(sized[at], most, np.inf))
     frame: Smd

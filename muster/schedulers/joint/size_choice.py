@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.joint.modelled_speeds import TypedSizes
@@ -21,6 +21,15 @@ class SizeOptions:
     sizes: TypedSizes
     worth: Floats
     """Weighted speed in the best place on machines of the type, less what changing a running job loses."""
+
+    def rows(self, kept: Bools) -> SizeOptions:
+        """Return some of the rows."""
+        return SizeOptions(self.sizes.rows(kept), self.worth[kept])
+
+    def with_first(self, first: Bools) -> SizeOptions:
+        """Return the same rows, those of some before all others: each is worth more for a GPU than any other row."""
+        above = 100.0 * float(self.worth.max(initial=0.0)) * self.sizes.gpus.max(initial=1)
+        return SizeOptions(self.sizes, self.worth + above * first)
 
 
 def best_sizes(options: SizeOptions, types: Ints, gpus: Ints, limits: Sequence[GpuLimits] = ()) -> Ints:
@@ -38,11 +47,11 @@ def best_sizes(options: SizeOptions, types: Ints, gpus: Ints, limits: Sequence[G
         taken = _at_one_price(options, starts, int(gpus[0]))
         taken = _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
         at, held = sizes.at[taken], sizes.gpus[taken]
-        if all((limit.usage(at, held).sum(axis=0) <= limit.left).all() for limit in limits):
+        if all(limit.allows(at, held) for limit in limits):
             return taken
     of_type = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0)
     usage = np.hstack([of_type, *(limit.usage(sizes.at, sizes.gpus) for limit in limits)])
-    capacity = np.concatenate([gpus, *(limit.left for limit in limits)]).astype(np.float64)
+    capacity = np.concatenate([gpus, *(limit.room for limit in limits)]).astype(np.float64)
     group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
     binds = np.isfinite(capacity)
     optional = np.zeros(len(starts), np.bool_)

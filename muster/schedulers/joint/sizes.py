@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from muster.cluster.distinct_rows import distinct_rows
@@ -11,6 +13,7 @@ from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.contract import Snapshot
+from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.assured import worth_of_assured
 from muster.schedulers.joint.modelled_speeds import (
@@ -157,15 +160,18 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     return SizeOptions(sizes, worth_of_assured(worth, sizes.at, sizes.gpus, given.proposal.assured))
 
 
-def sizes_for_all(given: AllocationInput, options: SizeOptions) -> tuple[TypedSizes, Bools]:
+def sizes_for_all(
+    given: AllocationInput, options: SizeOptions, limits: Sequence[GpuLimits]
+) -> tuple[TypedSizes, Bools]:
     """Return the GPUs of each job, those of most worth for what there is; any type where all are alike to it.
 
     With which jobs are wanted. Those for which no size is worth its GPUs are not; they are tried with their least, on
-    the type of which most is left.
+    the type of which most is left. Under an order that stops no job, running ones are wanted in any case.
     """
     types, sizes = types_of(given.snapshot), options.sizes
     left = _gpus_left(given, types)
-    taken = best_sizes(options, types, left, given.proposal.limits)
+    goes_on = given.snapshot.jobs.running[sizes.at] & (not given.stops_jobs)
+    taken = best_sizes(options.with_first(goes_on) if goes_on.any() else options, types, left, limits)
     at, gpus, gpu_type = present_sizes(given)
     left = left - _used(sizes.rows(taken), types)
     if len(types) > 1:

@@ -1,6 +1,5 @@
-from muster.cluster.ledger_arrays import Books, Bools, Ints
+from muster.cluster.ledger_arrays import Books, Bools, Floats, Ints
 from muster.schedulers.placement.job_columns import JobColumns, ReasonColumns
-from muster.workload.jobs import AskedArray, FactArray
 
 def pick_from(free: int, gpus: int, island: int, count: int) -> int: ...
 def place_job(
@@ -8,14 +7,7 @@ def place_job(
 ) -> bool: ...
 def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool, chosen: Bools) -> None: ...
 def count_walk(
-    asked: AskedArray,
-    facts: FactArray,
-    jobs: Ints,
-    pinned: Bools,
-    ranked: Ints,
-    free: int,
-    strict: bool,
-    chosen: Bools,
+    counted: Floats, held: Floats, pinned: Bools, ranked: Ints, free: int, strict: bool, chosen: Bools
 ) -> None: ...
 def serve(
     books: Books,

@@ -6,7 +6,7 @@ from libc.string cimport memset
 from libcpp.vector cimport vector
 
 cimport muster.schedulers.placement.rules_core as rules_core
-from muster.cluster.arrays cimport Bools, Ints, bools, ints, records
+from muster.cluster.arrays cimport Bools, Floats, Ints, bools, floats, ints
 from muster.cluster.ledger_core cimport GPU, STORAGE, WHOLE, Books, books_of, release_job
 from muster.schedulers.placement.columns cimport (
     Jobs,
@@ -24,7 +24,7 @@ from muster.schedulers.placement.columns cimport (
     thousandths_of,
 )
 from muster.schedulers.placement.rules_core cimport Scratch
-from muster.workload.jobs_core cimport Asked, Fact
+from muster.workload.jobs_core cimport Asked
 
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, OUTRANKED, PLACED
 
@@ -92,35 +92,29 @@ cdef void _fit_walk(
                 blocked = strict
 
 
-def count_walk(asked, facts, jobs, pinned, ranked, int64_t free, bint strict, chosen):
+def count_walk(counted, held, pinned, ranked, int64_t free, bint strict, chosen):
     """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
-    Running jobs among the ranked compete with the others, unless they are pinned: those are chosen first. `free`
-    is what is free now, in millionths of a GPU.
+    By position, jobs need the GPUs that are `counted` and hold those that are `held`. Running jobs among the ranked
+    compete with the others, unless they are pinned: those are chosen first. `free` is what is free now, in millionths.
     """
-    cdef Asked* specs = <Asked*> records(asked, sizeof(Asked))
-    cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
-    cdef Ints numbers = ints(jobs), order = ints(ranked)
+    cdef Floats needs = floats(counted), holds = floats(held)
     cdef Bools kept = bools(pinned), take = bools(chosen)
-    cdef int64_t place, at, held
-    cdef Asked* spec
+    cdef Ints order = ints(ranked)
+    cdef int64_t place, at, need
     for place in range(order.size):
         at = order.at[place]
-        held = <int64_t> rint(all_facts[numbers.at[at]].held * 1e6)
-        take.at[at] = kept.at[at] and (held > 0 or specs[numbers.at[at]].gpus == 0)
+        take.at[at] = kept.at[at]
         if not take.at[at]:
-            free += held
+            free += <int64_t> rint(holds.at[at] * 1e6)
     for place in range(order.size):
         at = order.at[place]
         if take.at[at]:
             continue
-        spec = &specs[numbers.at[at]]
-        held = <int64_t> rint(all_facts[numbers.at[at]].held * 1e6)
-        if held == 0:
-            held = spec.gpus * spec.milli * 1000
-        if held <= free:
+        need = <int64_t> rint(needs.at[at] * 1e6)
+        if need <= free:
             take.at[at] = True
-            free -= held
+            free -= need
         elif strict:
             return
 
