@@ -66,15 +66,14 @@ def what_it_would_gain(job: HoldingJob[JobName], holdings: AllHeld[JobName]) -> 
     gpus = sum(here.gpus for here in own)
     if job.model is None:
         unknown = f"What more CPU, memory or a better place would bring is not known: {job.unknown}."
-        return [_size(job, gpus, job.measured_gain), unknown]
+        return [_size(job, gpus, job.measured_gain, holdings), unknown]
     gains = gains_of(job.model, holdings.cluster, own, job.requested_gpus, job.network)
     if not isfinite(gains.more_memory):
         still = "with what it holds, its model by itself says that it stands still"
         unknown = f"What more CPU, memory or a better place would bring is not known: {still}."
-        return [_size(job, gpus, job.measured_gain), unknown]
-    sentences: list[str] = [
-        _size(job, gpus, gains.one_more_gpu if job.measured_gain is None else job.measured_gain)
-    ]
+        return [_size(job, gpus, job.measured_gain, holdings), unknown]
+    one_more = gains.one_more_gpu if job.measured_gain is None else job.measured_gain
+    sentences: list[str] = [_size(job, gpus, one_more, holdings)]
     nodes = {here.node for here in own}
     each = "" if len(nodes) == 1 else " on each of its nodes"
     more = (
@@ -90,8 +89,8 @@ def what_it_would_gain(job: HoldingJob[JobName], holdings: AllHeld[JobName]) -> 
     return [*sentences, _place(gains, len(nodes))]
 
 
-def _size(job: HoldingJob[JobName], gpus: float, one_more: float | None) -> str:
-    """Return why it has this number of GPUs, and what one more would bring."""
+def _size(job: HoldingJob[JobName], gpus: float, one_more: float | None, holdings: AllHeld[JobName]) -> str:
+    """Return why it has this number of GPUs, what one more would bring, and who has the others."""
     fewest, most = job.gpu_bounds
     if fewest == most:
         return f"It has {describe_gpus(gpus)} because its owner asks for exactly that."
@@ -100,7 +99,25 @@ def _size(job: HoldingJob[JobName], gpus: float, one_more: float | None) -> str:
         return f"{words}."
     if one_more - 1 < _NOTICEABLE:
         return f"{words}; with one more like these it would be no faster."
-    return f"{words}; with one more like these it would be {_percent(one_more)} faster."
+    others = _who_has_gpus(job.name, holdings)
+    return f"{words}; with one more like these it would be {_percent(one_more)} faster; {others}."
+
+
+def _who_has_gpus(job: JobName, holdings: AllHeld[JobName]) -> str:
+    """Return how many GPUs of its types no job holds, else which jobs hold them."""
+    cluster = holdings.cluster
+    types = {cluster.nodes[cluster.node_index[here.node]].gpu_type for here in holdings.of(job)}
+    nodes = {node.name: node.gpus for node in cluster.nodes if node.gpu_type in types}
+    everywhere = [*(here for _, here in holdings.held), *holdings.others.values()]
+    left = int(sum(nodes.values()) - sum(here.gpus for here in everywhere if here.node in nodes))
+    if left > 0:
+        return f"no job holds {left:,} others" if left > 1 else "no job holds 1 other"
+    holders = sorted(
+        {name for name, here in holdings.held if here.gpus and here.node in nodes and name != job}
+    )
+    if not holders:
+        return "there are no others"
+    return f"{holdings.listed(holders)} {'holds' if len(holders) == 1 else 'hold'} the others"
 
 
 def _who_has(resource: str, job: JobName, nodes: Collection[str], holdings: AllHeld[JobName]) -> str:

@@ -38,6 +38,16 @@ def test_it_says_who_has_what_the_job_lacks() -> None:
     assert "is not known: the trace names no model of it." in said(record, "2")
 
 
+def test_it_says_who_has_the_gpus_that_an_elastic_job_lacks() -> None:
+    """It has two of four GPUs, beside two other jobs and beside one."""
+    rows = [job(0, 9_000, gpus=2, min_gpus=2, max_gpus=3, model="resnet50"), job(0, 900), job(0, 900)]
+    cluster = cluster_of(4, cpus_per_gpu=12.0)
+    faster = r"gives it 2; with one more like these it would be \d+ % faster; "
+    for jobs, others in ((rows, "jobs 1 and 2 hold the others"), (rows[:2], "no job holds 1 other")):
+        record = run(jobs_of(*jobs), cluster, "fifo+proportional").record
+        assert re.search(f"{faster}{others}\\.", said(record, "0", 50))
+
+
 def test_the_longest_stretch_stands_for_the_run() -> None:
     rows = [job(0, 1000, min_gpus=1, max_gpus=2, model="resnet50"), job(0, 400, preemptible=False)]
     record = run(jobs_of(*rows), cluster_of(2, cpus_per_gpu=12.0), "fifo+joint").record
