@@ -22,6 +22,7 @@ from muster.schedulers.parts import (
     Order,
     Part,
     Placement,
+    Ranking,
     checked_keys,
     checked_margin,
     checked_quantum,
@@ -296,12 +297,7 @@ class Composed:
         for selection in self.selections:
             ranking = selection.select(snapshot, ranked, pinned)
             ranked = ranking.ranked
-            if ranking.limits is not None:
-                plan.limits = (*plan.limits, ranking.limits)
-            if ranking.assured is not None:
-                plan.assured = np.maximum(plan.assured, ranking.assured)
-            codes[ranking.excluded] = ranking.code
-            plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
+            _take_up(plan, ranking)
             log_phase(snapshot, f"excluded by {selection.name}", ranking.excluded)
             for job in jobs.index[ranking.excluded].tolist():
                 plan.transaction.release(job)
@@ -451,3 +447,15 @@ class Composed:
             overtaken = -inf
         plan.stable_until = min(overtaken, timers)
         plan.next_wake = min(next_quantum, timers)
+
+
+def _take_up(plan: Proposal, ranking: Ranking) -> None:
+    """Write why a filter's excluded jobs wait, and what it says of the GPUs of the others."""
+    out = ranking.excluded
+    plan.reasons[out], plan.reason_a[out], plan.reason_b[out] = ranking.code, ranking.a, ranking.b
+    if ranking.limits is not None:
+        plan.limits = (*plan.limits, ranking.limits)
+    if ranking.shares is not None:
+        plan.shares = (*plan.shares, ranking.shares)
+    if ranking.assured is not None:
+        plan.assured = np.maximum(plan.assured, ranking.assured)

@@ -80,6 +80,8 @@ class Proposal:
     """Whether the order stops running jobs for others."""
     limits: tuple[GpuLimits, ...] = ()
     """How many GPUs jobs may have, for an allocator that chooses their sizes."""
+    shares: tuple[GpuLimits, ...] = ()
+    """How many GPUs groups of jobs have before others get more, for such an allocator."""
     remembered: Any = None
     """What the allocator wrote here at an earlier decision; None: nothing."""
     notes: tuple[str, ...] = ()

@@ -147,6 +147,8 @@ class Ranking:
     """How many GPUs the jobs of the snapshot may have in all; None: as many as there are."""
     assured: Floats | None = None
     """By position: the GPUs that a job has before all others; None: no job has any."""
+    shares: GpuLimits | None = None
+    """How many GPUs groups of jobs have before others get more; None: they have none of their own."""
 
 
 @dataclass(frozen=True)

@@ -389,6 +389,20 @@ def test_sizes_within_limits_are_close_to_the_best() -> None:
     assert np.mean(reached) >= 0.995
 
 
+def test_groups_have_their_shares_before_others_get_more() -> None:
+    """The jobs of group 0 are worth ten times as much; what group 1 cannot use of its share goes to them."""
+    at, size = (each.reshape(-1) for each in np.divmod(np.arange(4 * 8).reshape(4, 8), 8))
+    gpus, group = size + 1, np.array([0, 0, 1, 1])
+    worth = np.where(group[at] == 0, 10.0, 1.0) * gpus**0.9
+    for most, expected in ((8, [4, 4, 4, 4]), (2, [6, 6, 2, 2])):
+        rows = (gpus <= most) | (group[at] == 0)
+        options = SizeOptions(TypedSizes(at, gpus, np.full(len(at), ANY_TYPE)), worth).rows(rows)
+        share = GpuLimits(group, np.zeros(4), np.array([8.0, 8.0]))
+        taken = best_sizes(options, np.array([ANY_TYPE]), np.array([16]), (), [share])
+        assert options.sizes.at[taken].tolist() == [0, 1, 2, 3]
+        assert options.sizes.gpus[taken].tolist() == expected
+
+
 def test_gangs_alike_on_all_types_fill_each_of_them() -> None:
     """Half of the jobs are worth as much on each of three types; an integer program knows the best choice."""
     rng, reached = np.random.default_rng(2), []

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.problems import InputError
 from muster.schedulers.admission.quota import Quota
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.reasons import OVER_LIMIT
+from muster.schedulers.registry import build
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.smd_cases import machines, sized_job
@@ -117,6 +119,27 @@ def test_elastic_borrowers_give_guaranteed_gpus_back() -> None:
     held = result.record.allocations.join(result.record.jobs.select("job_id", "tenant"), on="job_id")
     together = held.filter((pl.col("from_seconds") <= 10_003) & (pl.col("to_seconds") > 10_003))
     assert together.filter(pl.col("tenant") == "owner")["gpus"].sum() >= 6
+
+
+@pytest.mark.parametrize(("jobs_of_b", "held"), [(4, {"a": 16, "b": 8}), (1, {"a": 20, "b": 4})])
+def test_elastic_jobs_borrow_by_the_weights(jobs_of_b: int, held: dict[str, float]) -> None:
+    """Each could use four GPUs; what a tenant cannot use goes to the other one."""
+    rows = [
+        job(0, 90_000, model="resnet50", tenant=tenant, min_gpus=1, max_gpus=4)
+        for tenant, count in (("a", 6), ("b", jobs_of_b))
+        for _ in range(count)
+    ]
+    result = run(jobs_of(*rows), cluster_of(8, 8, 8), "quota+las+joint", {"weights": "a:2,b:1"})
+    first = result.record.allocations.filter(pl.col("from_seconds") == 0)
+    by_tenant = first.join(result.record.jobs.select("job_id", "tenant"), on="job_id")
+    assert dict(by_tenant.group_by("tenant").agg(pl.col("gpus").sum()).iter_rows()) == held
+
+
+@pytest.mark.parametrize("wrong", ["limits=a:-1", "guaranteed=a:4,b:-2", "weights=a:0"])
+def test_negative_gpus_and_weights_of_nothing_are_refused(wrong: str) -> None:
+    name, value = wrong.split("=")
+    with pytest.raises(InputError, match=f"--set {name}: found '{value}'; {name}: allowed: numbers"):
+        build("quota+fifo", {name: value})
 
 
 @st.composite

@@ -7,12 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import NONE, WHOLE
+from muster.cluster.ledger_arrays import GPU, MICRO, NONE, WHOLE
 from muster.schedulers.admission.quota_core import quota_keys
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Snapshot
 from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.parts import AdmissionFilter, Ranking, setting
 from muster.schedulers.reasons import OVER_LIMIT
+
+_NOTHING = 1e-9
+"""GPUs; fewer are a matter of rounding."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,13 @@ class Quota(AdmissionFilter):
         {}, "GPUs that are a tenant's first, as a:64,b:32; 0 for the others"
     )
     weights: dict[str, float] = setting({}, "shares in which tenants borrow, as a:2,b:1; 1 for the others")
+
+    def __post_init__(self) -> None:
+        for name, given in (("limits", self.limits), ("guaranteed", self.guaranteed)):
+            if min(given.values(), default=0.0) < 0:
+                raise ValueError(f"{name}: allowed: numbers from 0 on")
+        if min(self.weights.values(), default=1.0) <= 0:
+            raise ValueError("weights: allowed: numbers above 0")
 
     def per_tenant(self, tenants: Sequence[str]) -> tuple[Floats, Floats, Floats]:
         """The limit, the guarantee and the weight of each tenant."""
@@ -69,12 +79,33 @@ class Quota(AdmissionFilter):
             assured=_assured(snapshot, ranked, guaranteed, counted, per_tenant[1] - used)
             if self.guaranteed
             else None,
+            shares=_shares(snapshot, np.union1d(ranked, np.flatnonzero(fixed)), per_tenant)
+            if self.weights and snapshot.sizes_chosen
+            else None,
         )
 
 
 def _beyond(jobs: Jobs, limited: Bools, counted: Floats, left: Floats) -> GpuLimits:
     """Return what some jobs may have beyond what each counts, from what is left to each tenant."""
     return GpuLimits(np.where(limited, jobs.tenant, NONE), counted, np.maximum(left, 0.0))
+
+
+def _shares(snapshot: Snapshot, served: Ints, per_tenant: tuple[Floats, Floats, Floats]) -> GpuLimits:
+    """Return the parts of all GPUs that tenants have by their weights, the guaranteed ones first.
+
+    A tenant has no more than its jobs can use and its limit allows; the others have the rest.
+    """
+    jobs, nodes = snapshot.jobs, snapshot.ledger.books.nodes
+    limits, guaranteed, weights = per_tenant
+    most = (jobs.max_gpus * (jobs.gpu_milli / WHOLE))[served]
+    wanted = np.minimum(np.bincount(jobs.tenant[served], most, len(weights)), limits)
+    share = np.minimum(guaranteed, wanted)
+    left = float((nodes["capacity"] - nodes["unavailable"])[:, GPU].sum()) / MICRO - share.sum()
+    while left > _NOTHING and (wants := share < wanted).any():
+        more = np.minimum(left * weights * wants / weights[wants].sum(), wanted - share)
+        share += more
+        left -= more.sum()
+    return GpuLimits(jobs.tenant, np.zeros(len(jobs)), share)
 
 
 def _assured(snapshot: Snapshot, order: Ints, guaranteed: Bools, counted: Floats, left: Floats) -> Floats:

@@ -56,7 +56,7 @@ from muster.schedulers.joint.sizes import (
     with_sizes,
 )
 from muster.schedulers.joint.slow_places import slow_on_their_nodes
-from muster.schedulers.joint.within_limits import within_limits
+from muster.schedulers.joint.within_limits import beside_running, within_limits
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, REASONS
 
 _NOT_CHOSEN = 0.5
@@ -152,6 +152,7 @@ class Joint(DraftAllocator):
             reason_b=proposal.reason_b[rest],
             assured=proposal.assured[rest],
             limits=tuple(limit.beside(sized, held).at(rest) for limit in proposal.limits),
+            shares=tuple(share.beside(sized, held).at(rest) for share in proposal.shares),
         )
         position = np.cumsum(rest) - 1
         of_rest = position[ranked[rest[ranked]]]
@@ -181,6 +182,7 @@ class Joint(DraftAllocator):
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         jobs, stays = given.snapshot.jobs, ~given.opened.movable
         ranked, limits = within_limits(jobs, given.ranked, given.proposal.limits, stays)
+        shares = beside_running(jobs, given.proposal.shares, stays)
         given = replace(given, ranked=ranked)
         snapshot = given.snapshot
         has_choice = snapshot.jobs.elastic | has_types(snapshot)
@@ -194,7 +196,7 @@ class Joint(DraftAllocator):
             return _best_draft(given, with_sizes(given, weighted, sizes), sizes, everyone)[1]
         options, tried = options_of(given, weight), []
         for _ in range(_TIMES_SIZED):
-            sizes, wanted = sizes_for_all(given, options, limits)
+            sizes, wanted = sizes_for_all(given, options, limits, shares)
             gangs = with_sizes(given, weighted, sizes)
             tried.append(_best_draft(given, gangs, sizes, wanted))
             found = as_found(given, gangs, sizes, wanted, tried[-1][1])
@@ -214,7 +216,7 @@ def _beside_running(given: AllocationInput, weighted: Gangs, options: SizeOption
     opened.movable[running] = False
     ranked, limits = within_limits(jobs, given.ranked, given.proposal.limits, running)
     given = replace(given, opened=opened, ranked=ranked)
-    sizes, wanted = sizes_for_all(given, options.rows(~running[options.sizes.at]), limits)
+    sizes, wanted = sizes_for_all(given, options.rows(~running[options.sizes.at]), limits, ())
     return _best_draft(given, with_sizes(given, weighted, sizes), sizes, wanted)[1]
 
 

@@ -22,7 +22,7 @@ class SizeOptions:
     worth: Floats
     """Weighted speed in the best place on machines of the type, less what changing a running job loses."""
 
-    def rows(self, kept: Bools) -> SizeOptions:
+    def rows(self, kept: Ints | Bools) -> SizeOptions:
         """Return some of the rows."""
         return SizeOptions(self.sizes.rows(kept), self.worth[kept])
 
@@ -32,12 +32,18 @@ class SizeOptions:
         return SizeOptions(self.sizes, self.worth + above * first)
 
 
-def best_sizes(options: SizeOptions, types: Ints, gpus: Ints, limits: Sequence[GpuLimits] = ()) -> Ints:
+def best_sizes(
+    options: SizeOptions,
+    types: Ints,
+    gpus: Ints,
+    limits: Sequence[GpuLimits] = (),
+    shares: Sequence[GpuLimits] = (),
+) -> Ints:
     """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
 
     On one type by the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains
     most. On several types, and where that is beyond a limit, by a knapsack: no prices part jobs that are worth as much
-    on each type.
+    on each type. Groups have their shares first; what they leave goes to any of them.
     """
     sizes = options.sizes
     if not len(sizes.at):
@@ -47,16 +53,43 @@ def best_sizes(options: SizeOptions, types: Ints, gpus: Ints, limits: Sequence[G
         taken = _at_one_price(options, starts, int(gpus[0]))
         taken = _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
         at, held = sizes.at[taken], sizes.gpus[taken]
-        if all(limit.allows(at, held) for limit in limits):
+        if all(limit.allows(at, held) for limit in (*limits, *shares)):
             return taken
+    taken = _by_knapsack(options, types, gpus, (*limits, *shares))
+    if not shares:
+        return taken
+    rows = np.flatnonzero(_no_less(sizes, taken))
+    return rows[_by_knapsack(options.rows(rows), types, gpus, limits, np.searchsorted(rows, taken))]
+
+
+def _no_less(sizes: TypedSizes, taken: Ints) -> Bools:
+    """Which rows have no fewer GPUs than the taken one of their job, of the same type, or are of another job."""
+    row_of = np.full(int(sizes.at.max()) + 1, NOTHING)
+    row_of[sizes.at[taken]] = taken
+    row = row_of[sizes.at]
+    same = (sizes.gpus >= sizes.gpus[row]) & (sizes.gpu_type == sizes.gpu_type[row])
+    no_less: Bools = (row == NOTHING) | same
+    return no_less
+
+
+def _by_knapsack(
+    options: SizeOptions, types: Ints, gpus: Ints, limits: Sequence[GpuLimits], before: Ints | None = None
+) -> Ints:
+    """Return the rows of most worth within GPUs and limits; jobs of which a row was taken before have one."""
+    sizes = options.sizes
+    starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
     of_type = np.where(sizes.gpu_type[:, None] == types, sizes.gpus[:, None], 0)
     usage = np.hstack([of_type, *(limit.usage(sizes.at, sizes.gpus) for limit in limits)])
     capacity = np.concatenate([gpus, *(limit.room for limit in limits)]).astype(np.float64)
     group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sizes.at)))
     binds = np.isfinite(capacity)
-    optional = np.zeros(len(starts), np.bool_)
-    columns = Columns(group, options.worth, usage[:, binds].astype(np.float64), optional)
-    rows = choose(columns, capacity[binds], EXACT).chosen
+    must, incumbent = np.zeros(len(starts), np.bool_), None
+    if before is not None:
+        must[group[before]] = True
+        incumbent = np.full(len(starts), NOTHING)
+        incumbent[group[before]] = before
+    columns = Columns(group, options.worth, usage[:, binds].astype(np.float64), must)
+    rows = choose(columns, capacity[binds], EXACT, incumbent).chosen
     return np.sort(rows[rows != NOTHING])
 
 

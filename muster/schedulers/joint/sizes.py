@@ -161,7 +161,10 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
 
 
 def sizes_for_all(
-    given: AllocationInput, options: SizeOptions, limits: Sequence[GpuLimits]
+    given: AllocationInput,
+    options: SizeOptions,
+    limits: Sequence[GpuLimits],
+    shares: Sequence[GpuLimits],
 ) -> tuple[TypedSizes, Bools]:
     """Return the GPUs of each job, those of most worth for what there is; any type where all are alike to it.
 
@@ -171,7 +174,7 @@ def sizes_for_all(
     types, sizes = types_of(given.snapshot), options.sizes
     left = _gpus_left(given, types)
     goes_on = given.snapshot.jobs.running[sizes.at] & (not given.stops_jobs)
-    taken = best_sizes(options.with_first(goes_on) if goes_on.any() else options, types, left, limits)
+    taken = best_sizes(options.with_first(goes_on) if goes_on.any() else options, types, left, limits, shares)
     at, gpus, gpu_type = present_sizes(given)
     left = left - _used(sizes.rows(taken), types)
     if len(types) > 1:

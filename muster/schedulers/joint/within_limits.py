@@ -20,7 +20,12 @@ def within_limits(
     """
     if not limits:
         return ranked, limits
-    at = np.flatnonzero(jobs.running & stays)
-    beside = [limit.beside(at, jobs.held_gpus[at]) for limit in limits]
+    beside = beside_running(jobs, limits, stays)
     barred = jobs.waiting & np.any([limit.exceeded for limit in beside], axis=0)
     return ranked[~barred[ranked]], beside
+
+
+def beside_running(jobs: Jobs, limits: Sequence[GpuLimits], stays: Bools) -> Sequence[GpuLimits]:
+    """Return what is left to others where these running jobs keep their GPUs."""
+    at = np.flatnonzero(jobs.running & stays) if limits else np.zeros(0, np.int64)
+    return [limit.beside(at, jobs.held_gpus[at]) for limit in limits]
