@@ -386,7 +386,7 @@ def _described(
                 *untyped,
                 *unheard,
                 *past,
-                *options_without_effect(table, network, options),
+                *options_without_effect(table, network, options, described),
                 *assumed,
                 *of_decisions,
             ],

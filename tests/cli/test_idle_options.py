@@ -47,6 +47,40 @@ def test_what_has_no_effect_on_these_jobs_is_named(
     assert [line for line in done.err.splitlines() if "no effect" in line] == ([said] if said else [])
 
 
+KNOWS = "this scheduler ignores --knowledge limit, as durations do not count there"
+
+
+@pytest.mark.parametrize(("scheduler", "said"), [("gittins+joint", KNOWS), ("fifo", KNOWS), ("srtf", "")])
+def test_schedulers_that_go_by_no_durations_ignore_what_is_known(
+    muster: Muster, tmp_path: Path, scheduler: str, said: str
+) -> None:
+    (tmp_path / "trace.csv").write_text("\n".join([HEADER, *LIMITED, ""]))
+    given = (
+        "--cluster",
+        "2x8gpu",
+        "--scheduler",
+        scheduler,
+        "--knowledge",
+        "limit",
+        "--out",
+        tmp_path / "out",
+    )
+    done = muster("simulate", tmp_path / "trace.csv", *given)
+    assert done.status == 0
+    assert [line for line in done.err.splitlines() if "knowledge" in line] == ([said] if said else [])
+
+
+def test_tenants_of_a_quota_without_jobs_are_named(muster: Muster, tmp_path: Path) -> None:
+    rows = ("job_id,submit_seconds,gpus,duration_seconds,tenant", "1,0,8,600,vision", "2,10,4,300,speech", "")
+    (tmp_path / "trace.csv").write_text("\n".join(rows))
+    given = ("--cluster", "2x8gpu", "--scheduler", "quota+fifo", "--out", tmp_path / "out")
+    limits = ("--set", "limits=vision:8,speeech:4", "--set", "weights=vision:2")
+    done = muster("simulate", tmp_path / "trace.csv", *given, *limits)
+    assert done.status == 0
+    noted = [line for line in done.err.splitlines() if "quota" in line]
+    assert noted == ["quota.limits has no effect for speeech: no job is of that tenant"]
+
+
 def test_checkpoints_without_failures_are_noted(muster: Muster, tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("\n".join([HEADER, *PLAIN, ""]))
     given = ("simulate", tmp_path / "trace.csv", "--cluster", "2x8gpu", "--out", tmp_path / "out")
