@@ -72,7 +72,7 @@ def as_found(
     part[~given.opened.movable] = 1.0
     no_place = jobs.elastic & given.opened.movable & wanted & (draft.first < 0)
     part[no_place] = 0.0
-    left = int(np.maximum(draft.free[:, 0], 0).sum())
+    left = (gangs.node_allowed @ np.maximum(draft.free[:, 0], 0))[gangs.constraint]
     fits = np.where(no_place & (jobs.min_gpus <= left), left, most_fast)
     least = np.where(fits > 0, np.minimum(fits + 1, sizes.gpus), sizes.gpus)
     return Found(part, least, np.where(no_place | (most_fast > 0), _ANY, sizes.gpus))

@@ -39,6 +39,7 @@ from muster.schedulers.joint.found_places import as_found, as_placed, worth_less
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.modelled_speeds import TypedSizes
+from muster.schedulers.joint.node_limits import limits_of_nodes
 from muster.schedulers.joint.nothing_to_gain import nothing_to_gain
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.placed_again import PlacedAgain
@@ -194,21 +195,25 @@ class Joint(DraftAllocator):
         if not (given.opened.movable & has_choice).any():
             everyone = np.ones(len(sizes.at), np.bool_)
             return _best_draft(given, with_sizes(given, weighted, sizes), sizes, everyone)[1]
-        options, tried = options_of(given, weight), []
-        for _ in range(_TIMES_SIZED):
+        every = options = options_of(given, weight)
+        limits, again = [*limits, *limits_of_nodes(given)], True
+        tried: list[tuple[float, PlacementDraft]] = []
+        while again and len(tried) < _TIMES_SIZED:
             sizes, wanted = sizes_for_all(given, options, limits, shares)
             gangs = with_sizes(given, weighted, sizes)
             tried.append(_best_draft(given, gangs, sizes, wanted))
             found = as_found(given, gangs, sizes, wanted, tried[-1][1])
-            if not found.calls_for_others(sizes, given.opened.gpus):
-                break
+            again = found.calls_for_others(sizes, given.opened.gpus)
             options = worth_less(options, sizes.gpu_type, found)
-        worth, draft = _best(tried)
-        return draft if worth > -inf else _beside_running(given, weighted, options)
+        if not given.stops_jobs and (again or _best(tried)[0] == -inf):
+            tried.append(_beside_running(given, weighted, every))
+        return _best(tried)[1]
 
 
-def _beside_running(given: AllocationInput, weighted: Gangs, options: SizeOptions) -> PlacementDraft:
-    """Return the best draft in which all running jobs keep their GPUs."""
+def _beside_running(
+    given: AllocationInput, weighted: Gangs, options: SizeOptions
+) -> tuple[float, PlacementDraft]:
+    """Return the best draft in which all running jobs keep their GPUs, with its worth."""
     jobs = given.snapshot.jobs
     running = jobs.running
     opened = given.keeping(running)
@@ -216,8 +221,9 @@ def _beside_running(given: AllocationInput, weighted: Gangs, options: SizeOption
     opened.movable[running] = False
     ranked, limits = within_limits(jobs, given.ranked, given.proposal.limits, running)
     given = replace(given, opened=opened, ranked=ranked)
+    limits = [*limits, *limits_of_nodes(given)]
     sizes, wanted = sizes_for_all(given, options.rows(~running[options.sizes.at]), limits, ())
-    return _best_draft(given, with_sizes(given, weighted, sizes), sizes, wanted)[1]
+    return _best_draft(given, with_sizes(given, weighted, sizes), sizes, wanted)
 
 
 def _best_draft(

@@ -361,20 +361,17 @@ def _stated_types(given: AllocationInput, types: Ints) -> Bools:
 
 
 def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
-    """Return on how many GPUs of a type in the empty cluster each job has what it requests beside each of them."""
+    """Return on how many GPUs of its nodes in the empty cluster each job has what it requests, on those of a type."""
     nodes, gangs = given.snapshot.ledger.books.nodes, given.gangs
     usable = nodes["capacity"] - nodes["unavailable"]
-    constraint = gangs.constraint if gpu_type != ANY_TYPE else np.zeros_like(gangs.constraint)
-    asks = np.column_stack([given.snapshot.jobs.requested_per_gpu, constraint])
+    asks = np.column_stack([given.snapshot.jobs.requested_per_gpu, gangs.constraint])
     distinct, kind = distinct_rows(asks)
     whole = usable[:, GPU] // MICRO
     most = np.zeros(len(distinct), np.int64)
     for at, ask in enumerate(distinct):
         need, wanted = ask[:-1], ask[:-1] > 0
         room = (usable[:, wanted] // need[wanted]).min(axis=1, initial=int(whole.max(initial=0)))
-        allowed = is_type(nodes["gpu_type"], gpu_type)
-        if gpu_type != ANY_TYPE:
-            allowed = allowed & gangs.node_allowed[ask[-1]]
+        allowed = is_type(nodes["gpu_type"], gpu_type) & gangs.node_allowed[ask[-1]]
         most[at] = np.minimum(whole, room)[allowed].sum()
     return most[kind]
 
