@@ -80,3 +80,16 @@ def test_utilities_count_as_much_as_under_smd() -> None:
         ran = simulate(trace_of_seed(seed, 10, 10.0, ring=0.0), machines(3), build(name), options)
         gained[name] += summarise(ran.record)["utility"]["total"]
     assert gained["gittins+joint"] >= 0.98 * gained["smd"]
+
+
+@pytest.mark.parametrize("sizes", [{}, {"min_gpus": 1, "max_gpus": 4}])
+def test_running_jobs_make_room_for_a_guaranteed_gang(sizes: dict[str, int]) -> None:
+    """All GPUs are held by workers: the gang has its four when it comes, and no worker keeps what it was to free."""
+    held = [
+        sized_job(submit_seconds=float(at), iterations=200_000.0, tenant="others", **UNRATED)
+        for at in range(6)
+    ]
+    trace = jobs_of(*held, gang(4, 1) | {"submit_seconds": 100.0, "tenant": "owner"} | sizes)
+    cluster = machines(2, cpus=100.0, nic_gb_per_s=10.0)
+    result = run(trace, cluster, "quota+gittins+joint", {"guaranteed": "owner:4"})
+    assert column(result, "start_seconds")[-1] == 100.0

@@ -18,11 +18,13 @@ def weight_of_assured(weight: Floats, assured: Floats) -> Floats:
 def worth_of_assured(worth: Floats, job: Ints, gpus: Ints | Floats, assured: Floats) -> Floats:
     """Return what sizes are worth, a row each; what a job has with as many GPUs as it is assured counts a thousandfold.
 
-    What it gains from more of them counts as that of all others.
+    So does the least size of such a job, whatever it is. What it gains from more GPUs counts as that of all others.
     """
     if not assured.any():
         return worth
-    within = gpus <= assured[job]
+    least = np.full(len(assured), np.inf)
+    np.minimum.at(least, job, gpus)
+    within = (gpus <= np.maximum(assured, least)[job]) & (assured[job] > 0)
     most = np.zeros(len(assured))
     np.maximum.at(most, job[within], worth[within])
     first = np.where(within, worth, most[job])

@@ -63,14 +63,14 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     for limit in limits:
         most = limit.most_gpus(ranked[sized[ranked]], jobs.max_gpus)[at]
         question = _with_most_gpus(question, np.where(sized[at], most, np.inf))
-    frame: Smd
+    frame: _BesideOthers
     if np.isnan(question.priority[sized[at]]).all():
         by_job = np.zeros((len(snapshot.table), 3))
         by_job[jobs.index] = np.column_stack([weight, jobs.gpus, proposal.assured])
         frame = _ByWeight()
         answer = frame.beside_pinned(question, by_job)
     else:
-        frame = Smd()
+        frame = _BesideOthers()
         changed = jobs.last_start[at[sized[at] & jobs.running[at]]].max(initial=-np.inf)
         if snapshot.now - changed < _INTERVAL_SECONDS and not snapshot.triggers & (WAKES & ~Trigger.ARRIVAL):
             question = replace(question, pinned=jobs.running[at])
@@ -84,6 +84,8 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     }
     for job in held:
         proposal.transaction.release(job)
+    others_come = bool((answer.workers[~sized[at] & jobs.waiting[at]] > 0).any())
+    frame = replace(frame, makes_room=others_come)
     _place(snapshot, proposal, frame, _only(answer, sized[at]), at[sized[at]])
     for job, shares in held.items():
         try:
@@ -125,7 +127,22 @@ def _only(answer: SizingSolution, kept: Bools) -> SizingSolution:
 
 
 @dataclass(frozen=True)
-class _ByWeight(Smd):
+class _BesideOthers(Smd):
+    """The sizes of SMD beside jobs of one size."""
+
+    makes_room: bool = False
+    """Whether jobs of one size take what is freed: then nothing is freed in vain."""
+
+    def _in_vain(
+        self, snapshot: Snapshot, question: SizingProblem, answer: SizingSolution, order: Ints, kept: Bools
+    ) -> Bools:
+        """Place all jobs; which of them were stopped or shrunk in vain."""
+        in_vain: Bools = super()._in_vain(snapshot, question, answer, order, kept) & (not self.makes_room)
+        return in_vain
+
+
+@dataclass(frozen=True)
+class _ByWeight(_BesideOthers):
     """The sizes with the most weighted speed, less what changes of running jobs lose."""
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
