@@ -1,4 +1,4 @@
-"""Finds excluded words in code and docs: `python -m tests.language`."""
+"""Finds excluded words in code and docs, and names that are to be others: `python -m tests.language`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.language.names import faults_of_names
 
 ROOT = Path(__file__).parents[2]
 SKIPPED = ("tests/language/",)
@@ -39,16 +41,21 @@ def checked_files() -> list[str]:
     return [name for name in listed if not name.startswith(SKIPPED) and (ROOT / name).is_file()]
 
 
+def faults_of_words(files: list[str]) -> list[str]:
+    """One line for each excluded word, with the file and line that have it."""
+    return [
+        f"{name}:{number}: found {word!r}; allowed: the words of docs/reference/glossary.md and plain English"
+        for name in files
+        for number, word in found_in(ROOT / name)
+    ]
+
+
 def main() -> int:
-    """1 if a file has one of these words."""
+    """1 if a file has such a word or name."""
     files = checked_files()
-    found = [(name, number, word) for name in files for number, word in found_in(ROOT / name)]
-    for name, number, word in found:
-        print(
-            f"{name}:{number}: found {word!r}; allowed: the words of docs/reference/glossary.md and plain English"
-        )
-    print(f"{len(found)} excluded words in {len(files)} files")
-    return 1 if found else 0
+    faults = [*faults_of_words(files), *faults_of_names(ROOT)]
+    print(*faults, f"{len(faults)} excluded words and names in {len(files)} files", sep="\n")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

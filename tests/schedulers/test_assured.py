@@ -14,7 +14,7 @@ def test_the_gpus_that_a_job_is_assured_count_a_thousandfold() -> None:
     assert worth.tolist() == [1_000.0, 2_000.0, 2_002.0, 1.0, 3.0]
 
 
-def test_the_least_size_counts_a_thousandfold_whatever_is_assured() -> None:
+def test_the_least_size_counts_a_thousandfold() -> None:
     """No size is as small as what the job is assured: it does not run on fewer GPUs."""
     worth = worth_of_assured(np.array([3.0, 4.0]), np.array([0, 0]), np.array([4, 8]), np.array([2.0]))
     assert worth.tolist() == [3_000.0, 3_001.0]
