@@ -201,8 +201,8 @@ class Composed:
                 ranked = np.concatenate([ranked[first[ranked]], ranked[~first[ranked]]])
             else:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
+                plan.assured[urgent] = snapshot.counted_gpus[urgent]
         until = self._protected_until(snapshot)
-        plan.assured[urgent] = snapshot.counted_gpus[urgent]
         plan.remembered = state.get("plans")  # a daemon's memory of before has none
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
@@ -297,7 +297,7 @@ class Composed:
         for selection in self.selections:
             ranking = selection.select(snapshot, ranked, pinned)
             ranked = ranking.ranked
-            _take_up(plan, ranking)
+            _take_over(plan, ranking)
             log_phase(snapshot, f"excluded by {selection.name}", ranking.excluded)
             for job in jobs.index[ranking.excluded].tolist():
                 plan.transaction.release(job)
@@ -305,7 +305,7 @@ class Composed:
         plan.ranked = ranked
         log_phase(snapshot, "ranked", lambda: ranked)
         if self.preemptive or not self.allocator.stable_when_queue_empty:
-            self._walk(snapshot, ranked, pinned, chosen)
+            self._choose_in_order(snapshot, ranked, pinned, chosen)
             if snapshot.table.some_request:
                 self._leave_out_too_large(snapshot, pinned, ranked, chosen)
         log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
@@ -367,12 +367,12 @@ class Composed:
         if not for_now.any():
             return
         served = np.ones(len(jobs), np.bool_)
-        self._walk(snapshot, ranked, until == inf, served)
+        self._choose_in_order(snapshot, ranked, until == inf, served)
         waits = served & ((codes == NO_GPUS) | (codes == OUTRANKED))
         codes[waits] = PROTECTED
         plan.reason_b[waits] = max(float(until[for_now].min()) - snapshot.now, 0.0)
 
-    def _walk(self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools) -> None:
+    def _choose_in_order(self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools) -> None:
         """Choose the jobs whose GPUs fit in all, in order; pinned ones first.
 
         Where running jobs change size and go on, what they have above their fewest GPUs counts as free.
@@ -449,7 +449,7 @@ class Composed:
         plan.next_wake = min(next_quantum, timers)
 
 
-def _take_up(plan: Proposal, ranking: Ranking) -> None:
+def _take_over(plan: Proposal, ranking: Ranking) -> None:
     """Write why a filter's excluded jobs wait, and what it says of the GPUs of the others."""
     out = ranking.excluded
     plan.reasons[out], plan.reason_a[out], plan.reason_b[out] = ranking.code, ranking.a, ranking.b

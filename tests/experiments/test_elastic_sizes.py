@@ -30,3 +30,19 @@ def test_elastic_jobs_leave_slow_nodes_to_others() -> None:
     """While a size counted the best kind of node wherever it was, they took 0.81 and 0.76 times as long."""
     *each, _ = lines("elastic-servers", ["gittins"], 14, "two kinds")
     assert [float(line.split()[4]) < 0.6 for line in each[1:]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("models", "most"),
+    [
+        ("m5, alexnet, bert-large, vgg11", 0.9),
+        ("gnmt, transformer-xl, alexnet, bert-large", 0.85),
+        ("resnet50, bert-large, gnmt, vgg11", 0.6),
+    ],
+)
+def test_running_jobs_shrink_for_others_under_fifo(models: str, most: float) -> None:
+    """Two of the ratios are above this if what running jobs could leave does not count as free, and two if their
+    sizes are not chosen before those of jobs that wait.
+    """
+    lowest, _ = lines("elastic-servers", ["fifo"], 29, f"; {models};")
+    assert float(lowest.split()[4]) < most

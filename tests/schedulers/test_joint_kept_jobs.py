@@ -10,30 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
-from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
 from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, small_cluster
 from tests.schedulers.test_joint_sizes import ELASTIC, MODELS, finished, sizes_of
+from tests.schedulers.wrapped import Wrapped
 
 ORDERS = ("fifo", "sjf", "fifo-strict")
 
 
-class NeverStops:
+class NeverStops(Wrapped):
     """A scheduler that fails if a decision takes all GPUs of a running job."""
-
-    def __init__(self, name: str, settings: dict[str, str]) -> None:
-        self._made: Scheduler = build(name, settings)
-        self.name = self._made.name
-        self.describe = self._made.describe
-
-    def initial(self, cluster: Cluster) -> State:
-        """That of the scheduler."""
-        return self._made.initial(cluster)
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Decide, and look at what running jobs hold afterwards."""
-        decision, state = self._made.decide(snapshot, state)
+        decision, state = super().decide(snapshot, state)
         running = snapshot.jobs.index[snapshot.jobs.running]
         with snapshot.transaction() as transaction:
             transaction.try_out(decision.changes)
@@ -94,7 +86,7 @@ def test_no_running_job_is_stopped(
     result = run(
         jobs_of(*rows),
         cluster,
-        NeverStops(name, chosen),
+        NeverStops(build(name, chosen)),
         layers={"chatty": CHATTY},
         restart_cost_seconds=cost,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import GPU, MICRO
-from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
 from muster.workload.trace import Trace
 from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.test_found_places import MODELS
 from tests.schedulers.test_joint_sizes import MODELS as SLOWS_DOWN
 from tests.schedulers.test_joint_sizes import sizes_of
+from tests.schedulers.wrapped import Wrapped
 
 ORDERS = ("gittins", "las", "srtf", "fifo")
 PLACES = ("", "label=lab", "label=lab|any", "label=large")
@@ -31,25 +32,18 @@ def labelled() -> Cluster:
     return replace(cluster, nodes=tuple(replace(node, labels=own) for node, own in nodes))
 
 
-class LeavesNoneWaiting:
+@dataclass
+class LeavesNoneWaiting(Wrapped):
     """A scheduler that fails if a job waits for half an hour beside two or more free GPUs of its nodes, enough for it.
 
     Sizes are chosen three times in a decision, so single decisions may have no place for a job.
     """
 
-    def __init__(self, name: str) -> None:
-        self._made: Scheduler = build(name)
-        self.name = self._made.name
-        self.describe = self._made.describe
-        self._since: dict[int, float] = {}
-
-    def initial(self, cluster: Cluster) -> State:
-        """That of the scheduler."""
-        return self._made.initial(cluster)
+    since: dict[int, float] = field(default_factory=dict)
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Decide, and look at what is free for the jobs that wait then."""
-        decision, state = self._made.decide(snapshot, state)
+        decision, state = super().decide(snapshot, state)
         jobs, books = snapshot.jobs, snapshot.ledger.books
         with snapshot.transaction() as transaction:
             transaction.try_out(decision.changes)
@@ -58,8 +52,8 @@ class LeavesNoneWaiting:
             needed = np.maximum(np.where(jobs.elastic, jobs.min_gpus, jobs.gpus), 2)
             waits = (books.heads[jobs.index] < 0) & (here >= needed)
         waiting, now = jobs.index[waits].tolist(), snapshot.now
-        self._since = {job: self._since.get(job, now) for job in waiting}
-        assert now - min(self._since.values(), default=now) <= 1_800, (now, waiting, free.tolist())
+        self.since = {job: self.since.get(job, now) for job in waiting}
+        assert now - min(self.since.values(), default=now) <= 1_800, (now, waiting, free.tolist())
         return decision, state
 
 
@@ -97,6 +91,6 @@ def placed_jobs(draw: st.DrawFn) -> Trace:
 @settings(max_examples=40, deadline=None)
 def test_all_jobs_end_and_none_waits_beside_nodes_of_its_own(order: str, trace: Trace) -> None:
     """Jobs need at most the cores beside their GPUs, so any free GPUs would do."""
-    scheduler = LeavesNoneWaiting(f"{order}+joint")
+    scheduler = LeavesNoneWaiting(build(f"{order}+joint"))
     result = run(trace, labelled(), scheduler, models=MODELS, restart_cost_seconds=60.0)
     assert result.unfinished == 0

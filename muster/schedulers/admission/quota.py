@@ -73,7 +73,9 @@ class Quota(AdmissionFilter):
             code=OVER_LIMIT,
             a=per_tenant[0][jobs.tenant[excluded]],
             b=counted[excluded],
-            limits=_beyond(jobs, np.isfinite(per_tenant[0])[jobs.tenant], counted, per_tenant[0] - used)
+            limits=_limits_beyond(
+                jobs, np.isfinite(per_tenant[0])[jobs.tenant], counted, per_tenant[0] - used
+            )
             if self.limits
             else None,
             assured=_assured(snapshot, ranked, guaranteed, counted, per_tenant[1] - used)
@@ -85,7 +87,7 @@ class Quota(AdmissionFilter):
         )
 
 
-def _beyond(jobs: Jobs, limited: Bools, counted: Floats, left: Floats) -> GpuLimits:
+def _limits_beyond(jobs: Jobs, limited: Bools, counted: Floats, left: Floats) -> GpuLimits:
     """Return what some jobs may have beyond what each counts, from what is left to each tenant."""
     return GpuLimits(np.where(limited, jobs.tenant, NONE), counted, np.maximum(left, 0.0))
 
@@ -112,5 +114,5 @@ def _assured(snapshot: Snapshot, order: Ints, guaranteed: Bools, counted: Floats
     """Return the GPUs that the guaranteed jobs have before all others: those counted, and what is left in an order."""
     jobs = snapshot.jobs
     wanted = jobs.max_gpus * (jobs.gpu_milli / WHOLE) if snapshot.sizes_chosen else counted
-    most = _beyond(jobs, guaranteed, counted, left).most_gpus(order, wanted)
+    most = _limits_beyond(jobs, guaranteed, counted, left).most_gpus(order, wanted)
     return np.where(guaranteed, most, 0.0)
