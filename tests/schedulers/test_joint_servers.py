@@ -16,6 +16,9 @@ from tests.building import column, finishes, jobs_of, run
 from tests.schedulers.smd_cases import machines, sized_job, trace_of_seed
 
 UNRATED = {"utility_priority": None, "utility_urgency_per_hour": None, "utility_target_seconds": None}
+LASTING = {"utility_priority": 1000.0, "utility_urgency_per_hour": 0.1}
+"""A high utility that hardly falls as time passes."""
+FOUR_BESIDE_FOUR = machines(2, cpus=100.0, nic_gb_per_s=10.0)
 
 
 def gang(gpus: int, hours: float) -> dict[str, Any]:
@@ -82,14 +85,36 @@ def test_utilities_count_as_much_as_under_smd() -> None:
     assert gained["gittins+joint"] >= 0.98 * gained["smd"]
 
 
+@pytest.mark.parametrize("stated", [UNRATED, LASTING])
 @pytest.mark.parametrize("sizes", [{}, {"min_gpus": 1, "max_gpus": 4}])
-def test_running_jobs_make_room_for_a_guaranteed_gang(sizes: dict[str, int]) -> None:
+def test_running_jobs_make_room_for_a_guaranteed_gang(sizes: dict[str, int], stated: dict[str, Any]) -> None:
     """All GPUs are held by workers: the gang has its four when it comes, and no worker keeps what it was to free."""
-    held = [
-        sized_job(submit_seconds=float(at), iterations=200_000.0, tenant="others", **UNRATED)
-        for at in range(6)
-    ]
-    trace = jobs_of(*held, gang(4, 1) | {"submit_seconds": 100.0, "tenant": "owner"} | sizes)
-    cluster = machines(2, cpus=100.0, nic_gb_per_s=10.0)
-    result = run(trace, cluster, "quota+gittins+joint", {"guaranteed": "owner:4"})
+    trace = jobs_of(*_holders(stated), gang(4, 1) | {"submit_seconds": 100.0, "tenant": "owner"} | sizes)
+    result = run(trace, FOUR_BESIDE_FOUR, "quota+gittins+joint", {"guaranteed": "owner:4"})
     assert column(result, "start_seconds")[-1] == 100.0
+
+
+@pytest.mark.parametrize("stated", [UNRATED, LASTING])
+def test_running_jobs_make_room_for_a_promoted_gang(stated: dict[str, Any]) -> None:
+    trace = jobs_of(*_holders(stated), gang(4, 1) | {"submit_seconds": 100.0})
+    result = run(trace, FOUR_BESIDE_FOUR, "gittins+joint", {"promote_after_seconds": "1000"})
+    assert column(result, "start_seconds")[-1] == pytest.approx(1_100.0)
+
+
+def test_a_guaranteed_job_loses_nothing_to_utilities() -> None:
+    """It is worth a thousandth of those that come, and holds two GPUs of the four that are guaranteed."""
+    own = sized_job(**LASTING | {"utility_priority": 1.0}, iterations=20_000.0, tenant="owner")
+    trace = jobs_of(own, *[row | {"submit_seconds": 50.0} for row in _holders(LASTING)])
+    kept = run(trace, FOUR_BESIDE_FOUR, "quota+gittins+joint", {"guaranteed": "owner:4"})
+    others_first = run(trace, FOUR_BESIDE_FOUR, "gittins+joint")
+    alone = column(kept, "ideal_seconds")[0]
+    assert column(kept, "jct_seconds")[0] == pytest.approx(alone)
+    assert column(others_first, "jct_seconds")[0] > 1.5 * alone
+
+
+def _holders(stated: dict[str, Any]) -> list[dict[str, Any]]:
+    """Jobs with servers that hold all GPUs for many hours."""
+    return [
+        sized_job(submit_seconds=float(at), iterations=20_000.0, tenant="others", **stated)
+        for at in range(12)
+    ]

@@ -17,18 +17,21 @@ from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.assured import worth_of_assured
 from muster.schedulers.joint.within_limits import within_limits
-from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution, with_least_sizes
+from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution
 from muster.schedulers.workers_and_servers.sizes import Demands
-from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
+from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem, sizing_problem
 from muster.schedulers.workers_and_servers.smd import EXACT, Smd
 from muster.schedulers.workers_and_servers.task_placement import held_sizes
 from muster.workload.sized import RESOURCES, RIGID
 
 _INTERVAL_SECONDS = 600.0
-"""Sizes by utility change so often at most, as in Optimus, unless a job ends or capacity changes.
+"""Sizes by utility change so often at most, as in Optimus, unless a job ends, capacity changes or a job that comes
+before all others waits.
 
 Where nothing is known of a job's work, so much of it is left at least.
 """
+_ASSURED = 2
+"""Column of the GPUs that jobs have before all others."""
 
 
 def jobs_of_one_size(snapshot: Snapshot) -> Bools:
@@ -65,18 +68,17 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
         question = _with_most_gpus(question, np.where(sized[at], most, np.inf))
     frame: _BesideOthers
     if np.isnan(question.priority[sized[at]]).all():
-        by_job = np.zeros((len(snapshot.table), 3))
-        by_job[jobs.index] = np.column_stack([weight, jobs.gpus, proposal.assured])
         frame = _ByWeight()
-        answer = frame.beside_pinned(question, by_job)
     else:
         frame = _BesideOthers()
         changed = jobs.last_start[at[sized[at] & jobs.running[at]]].max(initial=-np.inf)
-        if snapshot.now - changed < _INTERVAL_SECONDS and not snapshot.triggers & (WAKES & ~Trigger.ARRIVAL):
+        first_waits = (jobs.waiting & (proposal.assured > 0)).any()
+        keeps = snapshot.now - changed < _INTERVAL_SECONDS and not first_waits
+        if keeps and not snapshot.triggers & (WAKES & ~Trigger.ARRIVAL):
             question = replace(question, pinned=jobs.running[at])
-        first = np.flatnonzero((proposal.assured[at] > 0) & sized[at] & jobs.waiting[at])
-        question, _ = with_least_sizes(question, first)
-        answer = frame.beside_pinned(question, None)
+    by_job = np.zeros((len(snapshot.table), 3))
+    by_job[jobs.index] = np.column_stack([weight, jobs.gpus, proposal.assured])
+    answer = frame.beside_pinned(question, by_job)
     left = at[~sized[at] & jobs.running[at] & (answer.workers == 0)]
     held = {
         job: snapshot.ledger.shares(int(snapshot.ledger.books.heads[job]))
@@ -128,10 +130,22 @@ def _only(answer: SizingSolution, kept: Bools) -> SizingSolution:
 
 @dataclass(frozen=True)
 class _BesideOthers(Smd):
-    """The sizes of SMD beside jobs of one size."""
+    """The sizes of SMD beside jobs of one size.
+
+    Their memory has by the number of each job its weight, the GPUs it asks for and those that it has before all others.
+    """
 
     makes_room: bool = False
     """Whether jobs of one size take what is freed: then nothing is freed in vain."""
+
+    def profits(self, question: SizingProblem, pairs: Choices, memory: State) -> tuple[Floats, Floats]:
+        """As SMD's; what a job has before all others counts by its speed, and more than any utility."""
+        profit, usage = super().profits(question, pairs, memory)
+        job, assured = pairs.job, memory[question.index, _ASSURED]
+        speed = question.best_seconds[job] / pairs.seconds
+        most = profit.max(initial=0.0)
+        first = np.where(assured[job] > 0, profit + most * speed, profit)
+        return worth_of_assured(first, job, usage[:, 0], assured), usage
 
     def _in_vain(
         self, snapshot: Snapshot, question: SizingProblem, answer: SizingSolution, order: Ints, kept: Bools
@@ -146,10 +160,7 @@ class _ByWeight(_BesideOthers):
     """The sizes with the most weighted speed, less what changes of running jobs lose."""
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
-        """The knapsack's choice.
-
-        `memory` has by the number of each job its weight, the GPUs it asks for and those that it has before all others.
-        """
+        """The knapsack's choice."""
         weight, gpus, assured = memory[question.index].T
         pairs = question.choices
         job = pairs.job

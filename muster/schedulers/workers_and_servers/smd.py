@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from muster.schedulers.admission.knapsack import NOTHING, Columns, KnapsackChoice, SolverEffort, choose
-from muster.schedulers.contract import Ints, State
+from muster.schedulers.contract import Floats, Ints, State
 from muster.schedulers.parts import check_seconds, setting
 from muster.schedulers.workers_and_servers.interval import Accounting, PeriodicScheduler, SizingSolution
-from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
+from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem
 from muster.schedulers.workers_and_servers.waiting import profit_beside_waiting
 from muster.schedulers.workers_and_servers.waiting_core import IDLE
 
@@ -71,11 +71,7 @@ class Smd(PeriodicScheduler):
         if not len(job):
             nothing = np.zeros(len(question), np.int64)
             return SizingSolution(nothing, nothing.copy())
-        if self.objective == "waiting":
-            profit, usage = profit_beside_waiting(question, pairs, self.hysteresis)
-        else:
-            profit = question.profit(job, workers, servers, pairs.seconds, self.hysteresis)
-            usage = question.usage(job, workers, servers)
+        profit, usage = self.profits(question, pairs, memory)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
         effort = replace(
             EXACT if self.nodes == AUTOMATIC else SolverEffort(nodes=self.nodes), seconds=self.solver_seconds
@@ -94,6 +90,14 @@ class Smd(PeriodicScheduler):
         if self.objective == "published":
             answer.bound, answer.value_of = selection.bound, value_of
         return answer
+
+    def profits(self, question: SizingProblem, pairs: Choices, memory: State) -> tuple[Floats, Floats]:
+        """What each size is worth, and what it is charged."""
+        if self.objective == "waiting":
+            return profit_beside_waiting(question, pairs, self.hysteresis)
+        job, workers, servers = pairs.job, pairs.workers, pairs.servers
+        profit = question.profit(job, workers, servers, pairs.seconds, self.hysteresis)
+        return profit, question.usage(job, workers, servers)
 
     def fastest(self, question: SizingProblem) -> SizingSolution | None:
         """Where all jobs fit at their fastest sizes, waiting costs nothing: each running one keeps its own.
