@@ -84,13 +84,14 @@ def _record(store: Store, status: DaemonStatus) -> Record:
 
 def trace_of_what_ran(store: Store, since: float = 0.0) -> pl.DataFrame:
     """The completed jobs that were submitted from `since` on, as a trace: what each took is what it really ran,
-    without its restarts."""
+    without its restarts, and on the GPUs that it asks for."""
     ran = [
         row
         for row in _all_jobs(store)
         if row.state is State.COMPLETED and row.submitted >= since and _worked(row) > 0
     ]
-    return pl.DataFrame(trace_columns(ran, [row.submitted for row in ran], [_worked(row) for row in ran]))
+    seconds = [row.on_usual_gpus(_worked(row)) for row in ran]
+    return pl.DataFrame(trace_columns(ran, [row.submitted for row in ran], seconds))
 
 
 def _worked(row: JobRow) -> float:
@@ -125,7 +126,7 @@ def _job(row: JobRow) -> dict[str, object]:
         "jct_seconds": in_system,
         "wait_seconds": None if in_system is None else max(in_system - row.run_seconds, 0.0),
         "run_seconds": row.run_seconds,
-        "ideal_seconds": _worked(row),
+        "ideal_seconds": row.on_usual_gpus(_worked(row)),
         "attained_gpu_seconds": row.attained_gpu_seconds,
         "iterations": row.steps_done if completed or request.steps is None else float(request.steps),
         "iterations_done": row.steps_done,

@@ -36,7 +36,7 @@ from muster.service.controller.interruptions import LONGEST_START_UP, RestartCos
 from muster.service.fitting import misfits
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
-from muster.service.store.rows import JobRow, State
+from muster.service.store.rows import JobRow, Phase, State
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.speed.network.forms import PlacementShapes
@@ -281,12 +281,12 @@ class LiveColumns:
         """How long it takes at the reference: by what it did so far, else by its model; else unknown."""
         spec = self._spec[row.id]
         spec["ideal"] = spec["iterations"] * self._reference_seconds(row.id)
-        worked = row.run_seconds - row.restart_seconds
-        measured = row.steps_done > 0 and worked > 0
+        worked = row.on_usual_gpus(row.run_seconds - row.restart_seconds)
+        # Of the starts that have ended, as these seconds are.
+        done = row.steps_done if row.phase is Phase.NONE else row.steps_before
+        measured = done > 0 and worked > 0
         if measured:
-            if row.request.changes_size:  # as long as it would have worked on the GPUs that it asks for
-                worked *= row.attained_gpu_seconds / (row.run_seconds * row.usual_gpus)
-            spec["ideal"] = spec["iterations"] * worked / row.steps_done
+            spec["ideal"] = spec["iterations"] * worked / done
         if measured or self._profiles[spec["model"]] is not None:
             self._length_is_known(row.id)
 

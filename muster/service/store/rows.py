@@ -143,6 +143,12 @@ class JobRow:
             return self.fixed_gpus, self.fixed_gpus
         return self.request.fewest_gpus, self.request.most_gpus
 
+    def on_usual_gpus(self, seconds: float) -> float:
+        """Return seconds of its ended starts as long as on the GPUs that it asks for; those that it had count in proportion."""
+        if not self.request.changes_size or self.run_seconds <= 0:
+            return seconds
+        return seconds * self.attained_gpu_seconds / (self.run_seconds * self.usual_gpus)
+
     def is_over_time(self, ran: float) -> bool:
         """Whether all starts together, so many seconds of the newest one included, have used up the time limit."""
         limit = self.request.time_limit_seconds
