@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from muster.cluster import Cluster
+from muster.cluster.ledger import NodeAllocation
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.store.rows import AllocationInterval, JobRow, State
+from muster.speed.gains import network_for, stages_of
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
 
@@ -57,54 +59,80 @@ def coarse_turn(rows: Sequence[JobRow], seconds: Sequence[float], status: Daemon
     return turn if turn > status.round_seconds else None
 
 
-def _usual_over(row: JobRow, gpus: float, cluster: Cluster) -> float:
-    """How many times as long as on the GPUs that it holds a step takes on those that it asks for.
+def held_by_job(held: Collection[AllocationInterval]) -> Mapping[int, list[NodeAllocation[str]]]:
+    """Return what each job holds on its nodes with GPUs."""
+    found: dict[int, list[NodeAllocation[str]]] = defaultdict(list)
+    for interval in held:
+        if interval.allocation.gpus > 0:
+            found[interval.job].append(interval.allocation)
+    return found
 
-    By the sizes that it has shown; else it is as fast as its GPUs are many.
-    """
-    if not row.request.changes_size or row.steps_per_second <= 0 or gpus <= 0:
+
+def in_proportion(row: JobRow, held: Sequence[NodeAllocation[str]]) -> float:
+    """Return the GPUs that a job holds over those that it asks for; 1 for one that keeps its size or holds none."""
+    if not row.request.changes_size or not held:
         return 1.0
-    learned = LearnedSizes()
-    learned.learn(row)
-    known = learned.usual_over(row, round(gpus), cluster.most_gpus_per_node)
-    return gpus / row.usual_gpus if known is None else known
+    return sum(here.gpus for here in held) / row.usual_gpus
 
 
 def seconds_left(row: JobRow, work: float | None) -> float | None:
-    """Until its work is done or its time limit is over; None where nothing is known."""
+    """Until its work is done or its time limit is over, on the GPUs that it asks for; None where nothing is known.
+
+    Within its limit a job that changes its size does as much as on the most GPUs that it may have.
+    """
     limit = row.request.time_limit_seconds
     if limit is None:
         return work
     until_limit = max(limit - row.run_seconds, _LEAST_SECONDS)
+    if row.request.changes_size:
+        until_limit *= row.gpu_bounds[1] / row.usual_gpus
     return until_limit if work is None else min(work, until_limit)
 
 
 def seconds_of_work(
-    rows: Sequence[JobRow], status: DaemonStatus, held: Collection[AllocationInterval]
-) -> list[float | None]:
-    """Until the work of each job is done on the GPUs that it asks for; None where it is not known."""
-    gpus_held: dict[int, float] = defaultdict(float)
-    for interval in held:
-        gpus_held[interval.job] += interval.allocation.gpus
-    found = []
-    for row in rows:
-        work = _seconds_of_work(row, status)
-        factor = _usual_over(row, gpus_held[row.id], status.cluster)
-        found.append(work and min(work * factor, _MOST_SECONDS))
-    return found
+    row: JobRow, status: DaemonStatus, held: Sequence[NodeAllocation[str]], now: float
+) -> float | None:
+    """Until the work of a job is done on the GPUs that it asks for; None where it is not known.
 
-
-def _seconds_of_work(row: JobRow, status: DaemonStatus) -> float | None:
-    """Of its work, at the speed it last reported, else at its model's with a proportional share."""
+    At the speed that it last reported, else at its model's with a proportional share.
+    """
     if row.request.steps is None:
         return None
     steps = max(row.request.steps - row.steps_done, 0.0)
     if row.steps_per_second > 0:
-        return max(steps / row.steps_per_second, _LEAST_SECONDS)
-    model = status.models().get((row.request.model or "").lower())
-    if model is None:
-        return None
-    cluster = status.cluster
-    share = np.array([cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s])
-    seconds = reference_seconds(model_table([model]), 0, share / cluster.total_gpus)
-    return max(steps * seconds, _LEAST_SECONDS)
+        work = steps / row.steps_per_second * _usual_over(row, held, status.cluster)
+    else:
+        model = status.models().get((row.request.model or "").lower())
+        if model is None:
+            return None
+        cluster = status.cluster
+        share = np.array([cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s])
+        seconds = reference_seconds(model_table([model]), 0, share / cluster.total_gpus)
+        done = 0.0
+        if held and (since := _silent_for(row, now)):
+            network = network_for(model, cluster)
+            done = (
+                since / stages_of(model, cluster, held, row.usual_gpus * row.request.gpu_share, network).total
+            )
+        work = (steps - done) * seconds
+    return min(max(work, _LEAST_SECONDS), _MOST_SECONDS)
+
+
+def _silent_for(row: JobRow, now: float) -> float:
+    """Return the seconds of the present start if it has not reported; a job reports every few seconds or never."""
+    silent = row.state is State.RUNNING and row.steps_done <= row.steps_before
+    return now - row.last_start if silent and row.last_start is not None else 0.0
+
+
+def _usual_over(row: JobRow, held: Sequence[NodeAllocation[str]], cluster: Cluster) -> float:
+    """Return how many times as long as on the GPUs that it holds a step takes on those that it asks for.
+
+    By the sizes that it has shown; else it is as fast as its GPUs are many.
+    """
+    if not row.request.changes_size or not held:
+        return 1.0
+    learned = LearnedSizes()
+    learned.learn(row)
+    gpus = round(sum(here.gpus for here in held))
+    known = learned.usual_over(row, gpus, cluster.most_gpus_per_node)
+    return in_proportion(row, held) if known is None else known

@@ -26,6 +26,8 @@ from muster.service.simulated_queue import (
     cluster_without,
     coarse_turn,
     competing,
+    held_by_job,
+    in_proportion,
     seconds_left,
     seconds_of_work,
 )
@@ -69,14 +71,13 @@ def question_of(
     if not living and not shapes:
         raise NoEstimate("no waiting job could start")
     rows = [*living, *shapes]
-    work = [
-        _left_now(row, left, seen.now)
-        for row, left in zip(rows, seconds_of_work(rows, status, seen.held), strict=True)
-    ]
+    held = held_by_job(seen.held)
+    work = [seconds_of_work(row, status, held.get(row.id, ()), seen.now) for row in rows]
+    sizes = [in_proportion(row, held.get(row.id, ())) for row in rows]
     ended = [row for row in seen.ended if row.first_start is not None and row.run_seconds > 0]
-    known, guessed = _known(rows, work, drawable=bool(ended))
+    known, guessed = (work, 0) if ended else _guessed(rows, work, sizes)
     believed = pl.Series("believed_seconds", work, pl.Float64)
-    jobs = _frame(rows, known, seen.now).with_columns(believed)
+    jobs = _frame(rows, known, sizes, seen.now).with_columns(believed)
     running = sum(row.state is State.RUNNING for row in living)
     models = dict(status.models())
     state = QueueState(
@@ -132,52 +133,52 @@ def _made_by(status: DaemonStatus) -> tuple[str, Mapping[str, str]]:
     return name, settings
 
 
-def _left_now(row: JobRow, left: float | None, now: float) -> float | None:
-    """Of the work that was left when a job reported last, or began; a job reports every few seconds or never."""
-    silent = row.state is State.RUNNING and row.steps_done <= row.steps_before
-    if left is None or not silent or row.last_start is None:
-        return left
-    return max(left - (now - row.last_start), _LEAST_SECONDS)
-
-
-def _known(
-    rows: Sequence[JobRow], work: Sequence[float | None], *, drawable: bool
+def _guessed(
+    rows: Sequence[JobRow], work: Sequence[float | None], sizes: Sequence[float]
 ) -> tuple[list[float | None], int]:
-    """How long jobs take from now on where that need not be drawn, and how many of these are guesses."""
-    if drawable:
-        return list(work), 0
+    """How long jobs take from now on where nothing has ended, and how many of these are guesses."""
     left = [seconds_left(row, seconds) for row, seconds in zip(rows, work, strict=True)]
-    return [GUESSED_SECONDS if one is None else one for one in left], left.count(None)
+    known = [GUESSED_SECONDS * size if one is None else one for one, size in zip(left, sizes, strict=True)]
+    return list(known), left.count(None)
 
 
-def _ran(row: JobRow, now: float) -> float:
+def _ran(row: JobRow, size: float, now: float) -> float:
+    """How long it has run, on the GPUs that it asks for; it holds `size` times as many."""
     since = row.last_start if row.state is State.RUNNING else None
-    return row.run_seconds + (0.0 if since is None else max(now - since, 0.0))
+    return row.on_usual_gpus(row.run_seconds) + (0.0 if since is None else max(now - since, 0.0) * size)
 
 
-def _frame(rows: Sequence[JobRow], known: Sequence[float | None], now: float) -> pl.DataFrame:
-    """Jobs as a trace has them. One that runs began when it would have without interruptions."""
+def _limit_left(row: JobRow, now: float) -> float | None:
+    """How long it may still run."""
+    limit = row.request.time_limit_seconds
+    since = row.last_start if row.state is State.RUNNING else None
+    ran = row.run_seconds + (0.0 if since is None else max(now - since, 0.0))
+    return None if limit is None else max(limit - ran, _LEAST_SECONDS)
+
+
+def _frame(
+    rows: Sequence[JobRow], known: Sequence[float | None], sizes: Sequence[float], now: float
+) -> pl.DataFrame:
+    """Jobs as a trace has them. One that runs began when it would have without interruptions on its usual GPUs."""
     columns = trace_columns(rows, [row.submitted for row in rows], [0.0] * len(rows))
     limits = [row.request.time_limit_seconds for row in rows]
     columns["time_limit_seconds"] = [
-        None
-        if limit is None
-        else limit
-        if row.state is State.RUNNING
-        else max(limit - row.run_seconds, _LEAST_SECONDS)
+        limit if row.state is State.RUNNING else _limit_left(row, now)
         for limit, row in zip(limits, rows, strict=True)
     ]
     kinds = {column.name: dtype_of(column) for column in COLUMNS}
+    starts = [now - _ran(row, size, now) for row, size in zip(rows, sizes, strict=True)]
     return pl.DataFrame(columns, schema={name: kinds[name] for name in columns}).with_columns(
-        pl.Series("start_seconds", [now - _ran(row, now) for row in rows], pl.Float64),
+        pl.Series("start_seconds", starts, pl.Float64),
         pl.Series("known_seconds", known, pl.Float64),
+        pl.Series("limit_left_seconds", [_limit_left(row, now) for row in rows], pl.Float64),
         pl.Series("attained_gpu_seconds", [row.attained_gpu_seconds for row in rows], pl.Float64),
     )
 
 
 def _ended_frame(rows: Sequence[JobRow], now: float) -> pl.DataFrame:
     """Jobs that have ended, as long as they have run in all."""
-    jobs = _frame(rows, [None] * len(rows), now)
+    jobs = _frame(rows, [None] * len(rows), [1.0] * len(rows), now)
     limits = pl.Series("time_limit_seconds", [row.request.time_limit_seconds for row in rows], pl.Float64)
     return jobs.with_columns(limits, pl.lit(now).alias("end_seconds"))
 

@@ -42,6 +42,7 @@ _TO_COME = 100
 _STREAM = 0x57A27
 _LEAST_SECONDS = 1.0
 _ATTAINED, _BELIEVED = _OF_THE_QUEUE = ("attained_gpu_seconds", "believed_seconds")
+_LIMIT_LEFT = "limit_left_seconds"
 _ASKED = (
     "user",
     "tenant",
@@ -65,7 +66,8 @@ class QueueState:
     """A cluster at one moment. Tables have the native columns of a trace.
 
     Tables of jobs that run and wait may have columns more. `known_seconds` has how long a job takes from now on; where
-    it is null, that is drawn. `attained_gpu_seconds` has what jobs have had, `believed_seconds` how long schedulers
+    it is null, that is drawn. `limit_left_seconds` has how long a running job may still run, where that is not its
+    limit without what it has run. `attained_gpu_seconds` has what jobs have had, `believed_seconds` how long schedulers
     take them to be where that does not follow from the options.
     """
 
@@ -252,7 +254,8 @@ def _drawn(
     urns = DurationUrns(state.past, random)
     durations = _durations(running, state.now - start, urns)
     left = np.maximum(durations - before, state.now - began + _LEAST_SECONDS)
-    limits = (running["time_limit_seconds"] - pl.Series(before)).clip(_LEAST_SECONDS)
+    left_of_limit = running["time_limit_seconds"] - pl.Series(before)
+    limits = (running[_LIMIT_LEFT] if _LIMIT_LEFT in running.columns else left_of_limit).clip(_LEAST_SECONDS)
     parts = [
         _columns(state, running, left, limits),
         _columns(state, waiting, _durations(waiting, np.zeros(waiting.height), urns)),
@@ -269,10 +272,10 @@ def _drawn(
 def _columns(
     state: QueueState, jobs: pl.DataFrame, durations: Floats, limits: pl.Series | None = None
 ) -> pl.DataFrame:
-    """What a simulation takes of jobs; no job runs past its limit."""
+    """What a simulation takes of jobs; no job does more than it can within its limit."""
     limit = (jobs["time_limit_seconds"] if limits is None else limits).cast(pl.Float64)
     # Rounding must not let a limit end what is to end by itself.
-    longest = limit.clip(_LEAST_SECONDS)
+    longest = limit.clip(_LEAST_SECONDS) * _most_times(jobs)
     return jobs.select(
         "job_id",
         "submit_seconds",
@@ -282,6 +285,13 @@ def _columns(
         jobs[_ATTAINED] if _ATTAINED in jobs.columns else pl.lit(0.0).alias(_ATTAINED),
         jobs[_BELIEVED] if _BELIEVED in jobs.columns else pl.lit(None, pl.Float64).alias(_BELIEVED),
     )
+
+
+def _most_times(jobs: pl.DataFrame) -> pl.Series:
+    """The most GPUs of each job over those that it asks for."""
+    if "max_gpus" not in jobs.columns:
+        return pl.Series([1.0] * jobs.height, dtype=pl.Float64)
+    return (jobs["max_gpus"] / jobs["gpus"]).fill_null(1.0)
 
 
 def _durations(jobs: pl.DataFrame, ran: Floats, urns: DurationUrns) -> Floats:

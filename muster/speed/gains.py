@@ -61,9 +61,9 @@ class Stages:
 
 
 def network_for(model: Model, cluster: Cluster) -> NetworkSpeed | None:
-    """Return how fast a model communicates; None where nothing is known of that."""
+    """Return how fast a model communicates; None where that is not known or, as in one rack, does not count."""
     file = network_of(model)
-    return None if file is None else NetworkSpeed([file.model], cluster)
+    return None if file is None or len(cluster.racks) == 1 else NetworkSpeed([file.model], cluster)
 
 
 def gains_of(

@@ -102,6 +102,55 @@ def test_a_job_above_the_cluster_has_a_start_at_its_least(tmp_path: Path) -> Non
     assert site.run_until_started([2])[2] == pytest.approx(expected.median, abs=2 * TURN)
 
 
+@pytest.mark.parametrize("sizes", [{"gpus": 4}, {"gpus": 1, "max_gpus": 4}, {"gpus": 8, "min_gpus": 1}])
+def test_a_job_takes_its_limit_before_any_has_ended(tmp_path: Path, sizes: dict[str, int]) -> None:
+    """Whatever it holds of what it asks for: four GPUs of four, of one and of eight."""
+    site = Site(tmp_path, "gittins+joint")
+    site.submit({"preemptible": False, "time_limit_seconds": 3_600.0, **sizes})
+    site.turn(TURN)
+    site.submit({**NAMED, "steps": 100, "gpus": 4})
+    for _ in range(30):
+        site.turn(TURN)
+    expected = site.starts()[2]
+    assert expected.median == pytest.approx(3_300.0, abs=2 * TURN)
+    assert site.run_until_started([2])[2] == pytest.approx(expected.median, abs=2 * TURN)
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"), [("resnet18", {"gpus": 1}), ("resnet18", {"max_gpus": 4}), ("gnmt", {"max_gpus": 4})]
+)
+def test_what_a_silent_job_has_left_falls_as_time_passes(
+    tmp_path: Path, model: str, sizes: dict[str, int]
+) -> None:
+    """At the speed that its model has on what it holds, whatever it asks for."""
+    site = Site(tmp_path, "gittins+joint")
+    site.submit({"preemptible": False, "model": model, "steps": 200_000, **sizes})
+    site.turn(TURN)
+    site.submit({**NAMED, "steps": 100, "gpus": 4})
+    begun, ends = site.seconds, []
+    for _ in range(5):
+        for _ in range(20):
+            site.turn(TURN)
+        ends.append(site.question().answer()[0].ends["1"] + site.seconds - begun)
+    assert max(ends) - min(ends) < 2 * TURN, "each time it ends at the same moment"
+
+
+def test_jobs_take_what_those_took_that_had_as_many_gpus(tmp_path: Path) -> None:
+    """Each asks for one GPU and has four: 250 s there is a thousand on one."""
+    site = Site(tmp_path, "gittins+joint")
+    alike: dict[str, Any] = {"max_gpus": 4, "preemptible": False}
+    for _ in range(8):
+        site.submit({**alike, "steps": 1_000})
+        while site.store.living():
+            site.turn(5.0)
+    site.submit(alike)
+    site.turn(5.0)
+    site.submit({**NAMED, "steps": 100, "gpus": 4})
+    site.turn(5.0)
+    expected = site.starts()[10]
+    assert expected.low == pytest.approx(250.0, abs=15.0)
+
+
 @pytest.mark.parametrize(
     ("draws", "said"), [(1, "in the simulation of the queue"), (40, "in some of 40 simulations of the queue")]
 )

@@ -19,8 +19,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from muster.cluster import Cluster, Node
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import FLAG, parse_cluster
@@ -29,8 +27,7 @@ from muster.service.engines.factory import ConfiguredEngine, EngineContext, Engi
 from muster.service.engines.interface import EngineCapabilities, Exit, Launch, Observed
 from muster.service.engines.sequential import SequentialEngine
 from muster.service.store.rows import JobRow
-from muster.speed.input_pipeline import model_table
-from muster.speed.rates import reference_seconds
+from muster.speed.gains import network_for, stages_of
 from muster.training.run_folder import EXIT_STOPPED, progress_file, read_progress
 from muster.workload.models import Model
 
@@ -51,22 +48,22 @@ class Pace:
     """It goes on where it was stopped, and its first step is known. Else it is a script that saves nothing."""
 
 
-def pace_of(row: JobRow, allocations: Sequence[NodeAllocation[str]], models: Mapping[str, Model]) -> Pace:
+def pace_of(
+    row: JobRow, allocations: Sequence[NodeAllocation[str]], models: Mapping[str, Model], cluster: Cluster
+) -> Pace:
     """As the scheduler's own models have it: the slowest node's input stage holds the gang up.
 
-    One with more or fewer GPUs than it asked for is faster or slower in proportion. A job without a known model, or
-    without GPUs, makes a step a second; one whose owner did not say its steps never ends.
+    A job without a known model, or without GPUs, makes a step a second, and with more or fewer GPUs than it asked for
+    more or fewer steps in proportion; one whose owner did not say its steps never ends.
     """
-    table = model_table([models.get((row.request.model or "").lower())])
-    seconds = [
-        reference_seconds(table, 0, np.array([here.cpus, here.memory_gb, here.storage_gb_per_s]) / here.gpus)
-        for here in allocations
-        if here.gpus
-    ]
+    model = models.get((row.request.model or "").lower())
+    with_gpus = [here for here in allocations if here.gpu_ids]
     steps = float("inf") if row.request.steps is None else float(row.request.steps)
-    held = sum(len(here.gpu_ids) for here in allocations)
-    size = held / row.request.gpus if row.request.changes_size else 1.0
-    return Pace(steps, size / max(seconds, default=1.0))
+    if model is None or not with_gpus:
+        held = sum(len(here.gpu_ids) for here in with_gpus)
+        return Pace(steps, held / row.usual_gpus if row.request.changes_size else 1.0)
+    asked = row.usual_gpus * row.request.gpu_share
+    return Pace(steps, 1.0 / stages_of(model, cluster, with_gpus, asked, network_for(model, cluster)).total)
 
 
 @dataclass(frozen=True)
@@ -116,6 +113,10 @@ class _Run:
         """The same run at a later moment."""
         worked = max(now - max(self.at, self.works_from), 0.0)
         step = min(self.step + worked * self.steps_per_second, self.steps)
+        if (
+            self.stopped is None and now >= self.end
+        ):  # A clock has not enough digits for the last part of a step.
+            step = self.steps
         return replace(self, at=now, step=step)
 
 
@@ -317,7 +318,7 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
 
     def open_engine(context: EngineContext) -> FakeEngine:
         def pace(job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
-            return pace_of(context.job_row(job), allocations, context.models())
+            return pace_of(context.job_row(job), allocations, context.models(), cluster)
 
         return FakeEngine(context.folder, cluster, pace)
 

@@ -144,7 +144,7 @@ class JobRow:
         return self.request.fewest_gpus, self.request.most_gpus
 
     def on_usual_gpus(self, seconds: float) -> float:
-        """Return seconds of its ended starts as long as on the GPUs that it asks for; those that it had count in proportion."""
+        """Return seconds of its ended starts as on the GPUs that it asks for; those that it had do in proportion."""
         if not self.request.changes_size or self.run_seconds <= 0:
             return seconds
         return seconds * self.attained_gpu_seconds / (self.run_seconds * self.usual_gpus)

@@ -83,7 +83,7 @@ class ChurnWorld(World):
     def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         row = self.store.job(job)
         assert row is not None
-        return replace(pace_of(row, allocations, MODELS), start_up_seconds=START_UP_SECONDS)
+        return replace(pace_of(row, allocations, MODELS, self.cluster), start_up_seconds=START_UP_SECONDS)
 
 
 def outcome_of(

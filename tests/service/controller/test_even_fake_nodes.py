@@ -39,7 +39,7 @@ class EvenWorld(World):
     def pace_of(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         row = self.store.job(job)
         assert row is not None
-        return pace_of(row, allocations, MODELS)
+        return pace_of(row, allocations, MODELS, self.cluster)
 
     def check(self) -> None:
         super().check()

@@ -68,7 +68,7 @@ class World:
     def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         row = self.store.job(job)
         assert row is not None
-        return pace_of(row, allocations, MODELS)
+        return pace_of(row, allocations, MODELS, self.cluster)
 
     def turn(self, seconds: float) -> None:
         self.seconds += seconds

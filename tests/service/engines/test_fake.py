@@ -19,7 +19,8 @@ from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
 from muster.training.run_folder import progress_file, read_progress
-from muster.workload.models import synergy_models
+from muster.workload.models import shipped_models, synergy_models
+from tests.building import column, jobs_of, run
 
 CLUSTER = parse_cluster("2x8gpu,24cpu,500gb")
 
@@ -29,17 +30,17 @@ def allocation(cpus: float = 3.0, memory_gb: float = 62.5, gpus: int = 1) -> Nod
 
 
 class World:
-    """Jobs of 100 steps; as many a second as they have CPUs."""
+    """Jobs of 100 steps, unless said; as many a second as they have CPUs."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.now = folder, 1000.0
+        self.folder, self.now, self.steps = folder, 1000.0, 100.0
         self.reopen()
 
     def reopen(self) -> None:
         self.engine = FakeEngine(self.folder / "fake", CLUSTER, self.pace, lambda: self.now)
 
     def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
-        return Pace(100.0, sum(here.cpus for here in allocations))
+        return Pace(self.steps, sum(here.cpus for here in allocations))
 
     def launch(self, job: int, epoch: int, cpus: float = 2.0) -> None:
         run_dir = self.folder / str(job) / "run"
@@ -194,8 +195,9 @@ def test_a_pace_is_the_models(tmp_path: Path) -> None:
     model = known["resnet18"]
 
     def pace(name: str | None, *allocations: NodeAllocation[str]) -> Pace:
-        request = JobRequest(name="a", command=("true",), directory="/", model=name, steps=500)
-        return pace_of(JobRow(1, "me", request, 0.0), allocations, known)
+        gpus = len(allocations)
+        request = JobRequest(name="a", command=("true",), directory="/", model=name, steps=500, gpus=gpus)
+        return pace_of(JobRow(1, "me", request, 0.0), allocations, known, CLUSTER)
 
     plenty = pace("resnet18", allocation(cpus=24.0, memory_gb=500.0))
     assert plenty.steps == 500.0
@@ -207,7 +209,40 @@ def test_a_pace_is_the_models(tmp_path: Path) -> None:
 
 
 def test_a_pace_goes_along_with_the_size(tmp_path: Path) -> None:
-    request = JobRequest(name="a", command=("true",), directory="/", gpus=2, min_gpus=1, max_gpus=4)
+    assert paces_by_size(None) == [0.5, 1.0, 1.5]
+
+
+def test_a_pace_goes_by_the_law_of_the_model(tmp_path: Path) -> None:
+    """Four GPUs are less than twice as fast as two, and as in a simulation."""
+    _, two, _, four = paces_by_size("pollux-cifar10")
+    jobs = {"submit_seconds": 0.0, "duration_seconds": 1000.0, "gpus": 2, "min_gpus": 1}
+    rows = [jobs | {"max_gpus": most, "model": "pollux-cifar10"} for most in (2, 4)]
+    two_gpus, four_gpus = (run(jobs_of(row), CLUSTER, "gittins+joint") for row in rows)
+    assert four / two == pytest.approx(
+        column(two_gpus, "jct_seconds")[0] / column(four_gpus, "jct_seconds")[0]
+    )
+    assert four / two < 1.9
+
+
+def paces_by_size(model: str | None) -> list[float]:
+    """Steps a second of a job that asks for two GPUs, on one to four of them."""
+    request = JobRequest(
+        name="a", command=("true",), directory="/", gpus=2, min_gpus=1, max_gpus=4, model=model
+    )
+    known = {name.lower(): found for name, found in shipped_models().items()}
+    places = [allocation(3.0 * gpus, 62.5 * gpus, gpus) for gpus in range(1, 5 if model else 4)]
     row = JobRow(1, "me", request, 0.0)
-    places = [NodeAllocation("node", tuple(range(gpus)), float(gpus), 1.0) for gpus in (1, 2, 3)]
-    assert [pace_of(row, [place], {}).steps_per_second for place in places] == [0.5, 1.0, 1.5]
+    return [pace_of(row, [place], known, CLUSTER).steps_per_second for place in places]
+
+
+@pytest.mark.parametrize("steps_per_second", [3.7, 14.3, 41.0])
+def test_what_ends_by_itself_has_made_all_its_steps(tmp_path: Path, steps_per_second: float) -> None:
+    """A Unix time has six digits after the point, not enough for the last part of a step."""
+    world = World(tmp_path)
+    world.now, world.steps = 1_795_000_000.0, 2741.0
+    for job in range(1, 101):
+        world.now += 0.123
+        world.launch(job, 1, cpus=steps_per_second)
+    world.now += 4_000.0
+    world.engine.observe()
+    assert {str(reply and reply["step"]) for reply in map(world.reply, range(1, 101))} == {"2741"}
