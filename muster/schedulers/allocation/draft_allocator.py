@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+
+from muster.cluster.ledger_arrays import NONE
 from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
@@ -25,6 +28,10 @@ class AllocationInput:
     chosen: Bools
     proposal: Proposal
     """What the draft will be written into."""
+    least: Ints
+    """What each job holds beside a GPU at the least, by position, where jobs without GPUs come; else its request."""
+    barred: Bools
+    """Shares of a GPU that are not to be served, by position; the strategy adds to them."""
     notes: list[str] = field(default_factory=list)
     """What did not go as it should; the strategy adds to it."""
 
@@ -34,12 +41,32 @@ class AllocationInput:
         return self.proposal.stops_jobs
 
     def keeping(self, stay: Bools) -> PlacementDraft:
-        """Return a draft in which these running jobs have what they hold, and so have the fixed ones."""
+        """Return a draft in which these running jobs have what they hold, and so have the fixed ones.
+
+        Not those for whose least there is no room beside jobs without GPUs that come there.
+        """
         books, index = self.snapshot.ledger.books, self.snapshot.jobs.index
         draft = self.opened.copy()
+        if (draft.reserved != NONE).any():
+            stay = self._fit_beside_reserved(stay)
         keep_in_place(books, index, draft, stay)
         keep_amounts(books, index, draft)
         return draft
+
+    def _fit_beside_reserved(self, stay: Bools) -> Bools:
+        """Return those whose least fits where they run, the chosen first."""
+        snapshot, ranked = self.snapshot, self.ranked
+        heads = snapshot.ledger.books.heads[snapshot.jobs.index]
+        candidates = ranked[(stay & self.opened.movable & (heads >= 0))[ranked]]
+        left, fit = self.opened.free.copy(), np.zeros(len(stay), np.bool_)
+        for at in candidates[np.argsort(~self.chosen[candidates], kind="stable")].tolist():
+            held = snapshot.ledger.shares(int(heads[at]))
+            nodes = np.array([share.node for share in held])
+            needed = np.outer([len(share.gpu_ids) for share in held], self.least[at])
+            fit[at] = (needed[:, 1:] <= left[nodes, 1:]).all()
+            if fit[at]:
+                left[nodes] -= needed
+        return fit
 
 
 @dataclass(frozen=True)
@@ -51,10 +78,14 @@ class DraftAllocator(GangAllocator):
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft that the strategy chooses, and what it notes."""
-        gangs = gangs_of(snapshot)
-        opened = open_draft(snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot))
-        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal)
-        write_draft(snapshot, proposal, self.choose_draft(given), ranked, chosen)
+        jobs, gangs = snapshot.jobs, gangs_of(snapshot)
+        come_without_gpus = (jobs.waiting & (jobs.gpus == 0))[ranked].any()
+        least = self.least_per_gpu(snapshot) if come_without_gpus else jobs.requested_per_gpu
+        opened = open_draft(snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot), least)
+        none_barred = np.zeros(len(jobs), np.bool_)
+        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal, least, none_barred)
+        draft = self.choose_draft(given)
+        write_draft(snapshot, proposal, draft, ranked, chosen, given.barred)
         proposal.notes = tuple(given.notes)
 
     def pinned(self, snapshot: Snapshot) -> Bools:

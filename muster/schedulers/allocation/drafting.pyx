@@ -94,8 +94,10 @@ cdef bint _plain(Books* books, int64_t row) noexcept nogil:
     return True
 
 
-def reserve(books, index, draft, comes, allowed, requested, more):
+def reserve(books, index, draft, comes, allowed, requested, more, keep):
     """Reserve a node for each waiting job without GPUs, in order, where fixed jobs keep their fair demand.
+
+    Running jobs that may be placed again keep what `keep` has beside each of their GPUs.
 
     Nodes without GPUs come first, then the one with the most CPUs left. `more` is what each job needs by node and
     resource, beside each GPU, to rise from its request to its fair demand. `allowed` is by place in `comes` and node.
@@ -104,9 +106,10 @@ def reserve(books, index, draft, comes, allowed, requested, more):
     cdef Draft opened = draft_of(draft)
     cdef int64_t width = opened.resources
     cdef Ints numbers = ints(index), waiting = ints(comes), needs = ints(requested), rises = ints(more)
+    cdef Ints keeps = ints(keep)
     cdef Bools may_use = bools(allowed)
     cdef vector[int64_t] spare
-    cdef int64_t number, i, at, node, resource
+    cdef int64_t number, i, at, node, resource, row
     cdef NodePart* part
     spare.assign(opened.free, opened.free + opened.nodes * width)
     for number in range(opened.used[0]):
@@ -115,6 +118,14 @@ def reserve(books, index, draft, comes, allowed, requested, more):
             spare[part.node * width + resource] -= (
                 part.gpus * rises.at[(part.at * opened.nodes + part.node) * width + resource]
             )
+    for at in range(opened.jobs):
+        row = here.heads[numbers.at[at]]
+        while row >= 0:
+            for resource in range(1, width):
+                spare[here.rows[row].node * width + resource] -= (
+                    count_bits(here.rows[row].mask) * keeps.at[at * width + resource]
+                )
+            row = here.rows[row].next
     for i in range(waiting.size):
         at = waiting.at[i]
         if here.heads[numbers.at[at]] >= 0:

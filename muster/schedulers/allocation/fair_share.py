@@ -12,6 +12,7 @@ from muster.schedulers.allocation.fair_share_core import keep_rows
 from muster.schedulers.allocation.gangs import Gangs, request_above_share
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Snapshot
+from muster.speed.demands import ResourceProfiles
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,15 @@ class FairShareAllocator(DraftAllocator):
 
     def least_per_gpu(self, snapshot: Snapshot) -> Ints:
         """Return the fair demand of each job on the nodes that suit it best."""
-        jobs, profiles = snapshot.jobs, snapshot.resource_profiles
-        classes, demands = profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
-        fair: Ints = demands.fair[:, profiles.kinds["gpus"] > 0].min(axis=1)[classes]
-        return fair
+        return least_fair_demand(snapshot, snapshot.resource_profiles)
+
+
+def least_fair_demand(snapshot: Snapshot, profiles: ResourceProfiles) -> Ints:
+    """Return the fair demand of each job by these profiles, on the nodes that suit it best."""
+    jobs = snapshot.jobs
+    classes, demands = profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
+    fair: Ints = demands.fair[:, profiles.kinds["gpus"] > 0].min(axis=1)[classes]
+    return fair
 
 
 def by_demand_descending(draft: PlacementDraft, gangs: Gangs, chosen: Bools) -> Ints:

@@ -85,11 +85,17 @@ class PlacementDraft(NamedTuple):
 
 
 def open_draft(
-    snapshot: Snapshot, transaction: Transaction, ranked: Ints, chosen: Bools, pinned: Bools | None = None
+    snapshot: Snapshot,
+    transaction: Transaction,
+    ranked: Ints,
+    chosen: Bools,
+    pinned: Bools | None = None,
+    least: Ints | None = None,
 ) -> PlacementDraft:
     """Return a draft over what the ranked jobs may use, in which fixed jobs have only their request beside their GPUs.
 
-    Running jobs that are `pinned` are fixed; None: those that may not be interrupted.
+    Running jobs that are `pinned` are fixed; None: those that may not be interrupted. Where jobs without GPUs come, the
+    chosen running ones keep room for their `least` beside each GPU; None: their request.
 
     Shares of a GPU that are not chosen leave first: `write_draft` gives back what the chosen do not need.
     """
@@ -124,22 +130,28 @@ def open_draft(
         classes, demands = snapshot.resource_profiles.of(jobs.model, jobs.gpus, requested)
         more = demands.fair[classes][:, snapshot.resource_profiles.kind_of_node] - requested[:, None]
         allowed = snapshot.table.node_allowed[jobs.constraint[comes]] & (books.nodes["up"] != 0)
-        reserve(books, jobs.index, draft, comes, allowed, requested, np.ascontiguousarray(more))
+        keep = np.where((jobs.running & movable & chosen)[:, None], requested if least is None else least, 0)
+        reserve(books, jobs.index, draft, comes, allowed, requested, np.ascontiguousarray(more), keep)
     return draft
 
 
 def write_draft(
-    snapshot: Snapshot, proposal: Proposal, draft: PlacementDraft, ranked: Ints, chosen: Bools
+    snapshot: Snapshot,
+    proposal: Proposal,
+    draft: PlacementDraft,
+    ranked: Ints,
+    chosen: Bools,
+    barred: Bools,
 ) -> None:
     """Write the draft into the proposal, with a reason for every ranked job; then serve the shares of a GPU.
 
-    Those get their node's proportional share, at least their request, by best fit, the chosen first, from what the
-    draft leaves. DoesNotFit if the draft has more on a node than is free there.
+    Those that are not barred get their node's proportional share, at least their request, by best fit, the chosen
+    first, from what the draft leaves. DoesNotFit if the draft has more on a node than is free there.
     """
     jobs = snapshot.jobs
     rows = 2 * int(draft.used[0]) + len(snapshot.cluster.nodes)
     books = proposal.transaction.ledger.reserve(rows + snapshot.cluster.total_gpus, 3 * len(jobs))
-    shared = ranked[jobs.gpu_milli[ranked] < WHOLE]
+    shared = ranked[((jobs.gpu_milli < WHOLE) & ~barred)[ranked]]
     write_parts(books, jobs.index, draft, ranked, chosen)
     requested = jobs.requested_per_gpu
     write_reserved(books, jobs.index, draft, requested)

@@ -13,7 +13,7 @@ from muster.schedulers.allocation.gangs import Gangs, forms_of, speed_by_kind
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.joint.modelled_speeds import TypedSizes, is_type
 from muster.schedulers.joint.size_choice import SizeOptions
-from muster.schedulers.joint.sizes import known_seconds
+from muster.schedulers.joint.sizes import has_types, known_seconds
 
 _NO_PLACE, _SLOW = 0.05, 0.01
 """Sizes are chosen again where jobs for more than such a part of the GPUs have no place, or lose it in slow ones."""
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 def as_found(
     given: AllocationInput, gangs: Gangs, sizes: TypedSizes, wanted: Bools, draft: PlacementDraft
 ) -> Found:
-    """Return what became of the sizes of elastic jobs in a draft.
+    """Return what became of the sizes of elastic jobs and the types of others in a draft.
 
     One that is wanted and has no place is worth nothing; what the draft leaves is, if that is enough for the job. A
     placed job counts as fast as on the slowest of its nodes, if it had that alone and nothing communicated, relative
@@ -70,7 +70,8 @@ def as_found(
     if part is None:
         part, most_fast = _on_its_nodes(given, gangs, draft)
     part[~given.opened.movable] = 1.0
-    no_place = jobs.elastic & given.opened.movable & wanted & (draft.first < 0)
+    chooses = jobs.elastic | has_types(given.snapshot)
+    no_place = chooses & given.opened.movable & wanted & (draft.first < 0)
     part[no_place] = 0.0
     left = (gangs.node_allowed @ np.maximum(draft.free[:, 0], 0))[gangs.constraint]
     fits = np.where(no_place & (jobs.min_gpus <= left), left, most_fast)

@@ -19,6 +19,7 @@ from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
+from muster.schedulers.allocation.fair_share import least_fair_demand
 from muster.schedulers.allocation.fair_share_core import place_missing
 from muster.schedulers.allocation.gangs import Gangs, gangs_of, places_differ
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -57,8 +58,8 @@ from muster.schedulers.joint.sizes import (
     with_sizes,
 )
 from muster.schedulers.joint.slow_places import slow_on_their_nodes
-from muster.schedulers.joint.within_limits import beside_running, within_limits
-from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, REASONS
+from muster.schedulers.joint.within_limits import beside_running, goes_on, within_limits
+from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, PLACED, REASONS
 
 _NOT_CHOSEN = 0.5
 """What a rigid job counts that does not fit beside those before it, by GPUs.
@@ -83,6 +84,8 @@ nearly in proportion to that power of k.
 """
 _TIMES_SIZED = 3
 """How often sizes are chosen: again where a size found no place, or a slow one, and is worth less for that."""
+_TIMES_BESIDE_SIZED = 3
+"""How often workers and servers are chosen at most: again where they made room for jobs that find no place."""
 _WORK_PER_CHANGE = 1.0
 """Seconds of work before another size or type of GPU, for each second that it costs."""
 
@@ -126,10 +129,7 @@ class Joint(DraftAllocator):
         jobs = snapshot.jobs
         rest = jobs_of_one_size(snapshot)
         if not rest.all():
-            weight = _weights(snapshot, ranked, chosen, proposal.stops_jobs)
-            place_sized(snapshot, proposal, ranked, weight)
-            if rest.any():
-                self._allocate_rest(snapshot, proposal, ranked, chosen, rest)
+            self._allocate_beside_sized(snapshot, proposal, ranked, chosen, rest)
             return
         super().allocate(snapshot, proposal, ranked, chosen)
         if jobs.elastic.any():
@@ -139,6 +139,28 @@ class Joint(DraftAllocator):
         declined = (proposal.reasons == NO_PLACE) & anywhere
         proposal.reasons[declined] = NOT_SELECTED
         proposal.reason_a[declined] = proposal.reason_b[declined] = 0.0
+
+    def _allocate_beside_sized(
+        self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools, rest: Bools
+    ) -> None:
+        """Choose workers and servers, then allocate the rest beside them.
+
+        Where they made room for jobs that then find no place, they are chosen again without these.
+        """
+        weight = _weights(snapshot, ranked, chosen, proposal.stops_jobs)
+        mark, remembered, in_vain = proposal.transaction.mark(), proposal.remembered, np.zeros(0, np.int64)
+        for attempt in range(_TIMES_BESIDE_SIZED):
+            proposal.transaction.undo(mark)
+            proposal.remembered = remembered
+            if attempt == _TIMES_BESIDE_SIZED - 1:
+                in_vain = np.flatnonzero(rest & snapshot.jobs.waiting)
+            awaited = place_sized(snapshot, proposal, ranked[~np.isin(ranked, in_vain)], weight)
+            if rest.any():
+                self._allocate_rest(snapshot, proposal, ranked, chosen, rest)
+            unplaced = awaited[proposal.reasons[awaited] != PLACED]
+            if not len(unplaced):
+                break
+            in_vain = np.union1d(in_vain, unplaced)
 
     def _allocate_rest(
         self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools, rest: Bools
@@ -161,6 +183,10 @@ class Joint(DraftAllocator):
         proposal.reasons[rest], proposal.notes = part.reasons, part.notes
         proposal.reason_a[rest], proposal.reason_b[rest] = part.reason_a, part.reason_b
 
+    def least_per_gpu(self, snapshot: Snapshot) -> Ints:
+        """Return the least that was measured of each job's model, or its request."""
+        return least_fair_demand(snapshot, snapshot.resource_profiles.below_share)
+
     def pinned(self, snapshot: Snapshot) -> Bools:
         """Return the running jobs that may not be interrupted now.
 
@@ -181,8 +207,9 @@ class Joint(DraftAllocator):
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
-        jobs, stays = given.snapshot.jobs, ~given.opened.movable
+        jobs, stays = given.snapshot.jobs, goes_on(given.snapshot) & ~given.opened.movable
         ranked, limits = within_limits(jobs, given.ranked, given.proposal.limits, stays)
+        given.barred[np.setdiff1d(given.ranked, ranked)] = True
         shares = beside_running(jobs, given.proposal.shares, stays)
         given = replace(given, ranked=ranked)
         snapshot = given.snapshot
@@ -215,7 +242,7 @@ def _beside_running(
 ) -> tuple[float, PlacementDraft]:
     """Return the best draft in which all running jobs keep their GPUs, with its worth."""
     jobs = given.snapshot.jobs
-    running = jobs.running
+    running = goes_on(given.snapshot)
     opened = given.keeping(running)
     opened.fixed[running & opened.movable] = True
     opened.movable[running] = False

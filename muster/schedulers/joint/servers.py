@@ -16,7 +16,7 @@ from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.assured import worth_of_assured
-from muster.schedulers.joint.within_limits import within_limits
+from muster.schedulers.joint.within_limits import goes_on, within_limits
 from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem, sizing_problem
@@ -48,21 +48,23 @@ def gpus_of_workers(snapshot: Snapshot, at: Ints) -> Floats:
     return gpus
 
 
-def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Floats) -> None:
+def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Floats) -> Ints:
     """Choose workers and servers and place them, with a reason for each such job.
 
     Where the owner of some such job states a utility, SMD's knapsack decides; elsewhere the speed of each job counts
     its weight, by position, relative to its best with no more workers than it asks for. Other running jobs that the
-    knapsack does not choose make room, and come back where they were if nothing took it.
+    knapsack does not choose make room, and come back where they were if nothing took it; under an order that stops no
+    job none does. Returns the waiting jobs of one size for which running ones made room.
     """
     jobs = snapshot.jobs
-    ranked, limits = within_limits(jobs, ranked, proposal.limits, jobs.running)
+    ranked, limits = within_limits(jobs, ranked, proposal.limits, goes_on(snapshot))
     sized, served = ~jobs_of_one_size(snapshot), np.zeros(len(jobs), np.bool_)
     served[ranked] = True
     at = np.flatnonzero((served | jobs.running) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0))
     asked = replace(snapshot, jobs=jobs.at(at))
     question = sizing_problem(asked, layers_known=True, reserved=False, least_seconds=_INTERVAL_SECONDS)
-    question = replace(question, pinned=question.pinned | ~served[at])
+    keeps = jobs.running[at] & (not proposal.stops_jobs)
+    question = replace(question, pinned=question.pinned | ~served[at] | keeps)
     for limit in limits:
         most = limit.most_gpus(ranked[sized[ranked]], jobs.max_gpus)[at]
         question = _with_most_gpus(question, np.where(sized[at], most, np.inf))
@@ -73,8 +75,8 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
         frame = _BesideOthers()
         changed = jobs.last_start[at[sized[at] & jobs.running[at]]].max(initial=-np.inf)
         first_waits = (jobs.waiting & (proposal.assured > 0)).any()
-        keeps = snapshot.now - changed < _INTERVAL_SECONDS and not first_waits
-        if keeps and not snapshot.triggers & (WAKES & ~Trigger.ARRIVAL):
+        too_soon = snapshot.now - changed < _INTERVAL_SECONDS and not first_waits
+        if too_soon and not snapshot.triggers & (WAKES & ~Trigger.ARRIVAL):
             question = replace(question, pinned=jobs.running[at])
     by_job = np.zeros((len(snapshot.table), 3))
     by_job[jobs.index] = np.column_stack([weight, jobs.gpus, proposal.assured])
@@ -86,14 +88,15 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     }
     for job in held:
         proposal.transaction.release(job)
-    others_come = bool((answer.workers[~sized[at] & jobs.waiting[at]] > 0).any())
-    frame = replace(frame, makes_room=others_come)
+    others_come = at[~sized[at] & jobs.waiting[at] & (answer.workers > 0)]
+    frame = replace(frame, makes_room=len(others_come) > 0)
     _place(snapshot, proposal, frame, _only(answer, sized[at]), at[sized[at]])
     for job, shares in held.items():
         try:
             proposal.transaction.put(job, shares)
         except DoesNotFit:
             continue
+    return others_come
 
 
 def _with_most_gpus(question: SizingProblem, most: Floats) -> SizingProblem:
@@ -164,6 +167,8 @@ class _ByWeight(_BesideOthers):
         weight, gpus, assured = memory[question.index].T
         pairs = question.choices
         job = pairs.job
+        if not len(job):
+            return SizingSolution.nothing(len(question))
         relative = _seconds_as_asked(question, gpus)[job] / pairs.seconds
         lost = np.minimum(question.interruption_cost / HORIZON_SECONDS, 1.0)[job]
         changed = question.changes(job, pairs.workers, pairs.servers)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Ints
-from muster.schedulers.contract import Jobs
+from muster.schedulers.contract import Jobs, Snapshot
 from muster.schedulers.gpu_limits import GpuLimits
 
 
@@ -23,6 +23,13 @@ def within_limits(
     beside = beside_running(jobs, limits, stays)
     barred = jobs.waiting & np.any([limit.exceeded for limit in beside], axis=0)
     return ranked[~barred[ranked]], beside
+
+
+def goes_on(snapshot: Snapshot) -> Bools:
+    """Return the running jobs that hold something: a filter has stopped those that it excludes."""
+    jobs = snapshot.jobs
+    held: Bools = snapshot.ledger.books.heads[jobs.index] >= 0
+    return jobs.running & held
 
 
 def beside_running(jobs: Jobs, limits: Sequence[GpuLimits], stays: Bools) -> Sequence[GpuLimits]:

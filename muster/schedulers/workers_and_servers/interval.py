@@ -52,6 +52,11 @@ class SizingSolution:
     memory: State = None
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def nothing(cls, jobs: int) -> SizingSolution:
+        """No workers and servers for so many jobs."""
+        return cls(np.zeros(jobs, np.int64), np.zeros(jobs, np.int64))
+
 
 def not_repaid(question: SizingProblem, answer: SizingSolution) -> Bools:
     """Running jobs whose change does not repay its interruption.

@@ -69,8 +69,7 @@ class Smd(PeriodicScheduler):
             pairs = pairs.at(np.union1d(question.fastest, np.flatnonzero(held)))
         job, workers, servers = pairs.job, pairs.workers, pairs.servers
         if not len(job):
-            nothing = np.zeros(len(question), np.int64)
-            return SizingSolution(nothing, nothing.copy())
+            return SizingSolution.nothing(len(question))
         profit, usage = self.profits(question, pairs, memory)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
         effort = replace(

@@ -1,0 +1,114 @@
+"""What one feature promises holds beside another one, under joint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from muster.cluster import Cluster, Node
+from muster.cluster.shipped import parse_cluster
+from muster.simulation import Failures
+from muster.workload.models import synergy_models
+from tests.building import cluster_of, column, job, jobs_of, run
+from tests.schedulers.smd_cases import machines, sized_job
+from tests.schedulers.synergy_cases import on_types
+from tests.schedulers.test_joint_servers import UNRATED
+
+GNMT = {"submit_seconds": 0.0, "gpus": 2, "model": "gnmt"}
+
+
+def test_a_job_with_servers_outlasts_its_only_node() -> None:
+    """While no node is up that has room for it, it waits."""
+    trace = jobs_of(sized_job(iterations=20_000.0, **UNRATED))
+    failures = Failures(8_000.0, 500.0)
+    result = run(trace, machines(1), "gittins+joint", failures=failures, checkpoint_seconds=200.0)
+    assert result.unfinished == 0
+    assert column(result, "preemptions")[0] > 0
+
+
+@pytest.mark.parametrize("order", ["priority", "las"])
+def test_a_job_for_which_its_tenants_elastic_job_stops_starts(order: str) -> None:
+    """The limit counts no job that it has stopped itself."""
+    trace = jobs_of(
+        job(0, 8_000, gpus=3, min_gpus=2, max_gpus=3, tenant="a"),
+        job(3_000, 1_000, gpus=3, tenant="a", priority=1.0),
+    )
+    result = run(trace, cluster_of(8), f"quota+{order}+joint", {"limits": "a:3"})
+    assert column(result, "start_seconds") == [0, 3_000]
+    assert result.unfinished == 0
+
+
+@pytest.mark.parametrize("order", ["gittins", "las", "fifo"])
+def test_a_share_of_a_gpu_waits_for_its_tenants_limit(order: str) -> None:
+    """The elastic job has all five GPUs of its tenant, and may not shrink yet when the share comes."""
+    trace = jobs_of(
+        job(0, 5_000, min_gpus=1, max_gpus=8, tenant="b"), job(10, 2_000, gpu_milli=500, tenant="b")
+    )
+    result = run(trace, cluster_of(8), f"quota+{order}+joint", {"limits": "b:5"}, restart_cost_seconds=60.0)
+    held = result.record.allocations.select("from_seconds", "to_seconds", "gpus").rows()
+    assert held[0][2] == 5
+    assert all(sum(gpus for since, to, gpus in held if since <= at < to) <= 5 for at, _, _ in held)
+
+
+def test_a_rigid_job_keeps_its_type_where_another_has_no_place() -> None:
+    """Two GPUs of the fast type take all its memory; a job of four stays on the slow type, and is not stopped."""
+    model = on_types(replace(synergy_models()["resnet50"], name="either"), {"k80": 0.4, "a100": 2.0})
+    nodes = [
+        Node(f"n{at}", name, 0, 8, name, 8, 8.0, 120.0, 0.5, 1.25) for at, name in enumerate(("k80", "a100"))
+    ]
+    fast = {"constraint": "gpu_type=a100"}
+    trace = jobs_of(
+        job(0, 800, gpus=8, **fast),
+        job(100, 8_000, gpus=4, model="either"),
+        job(500, 20_000, gpus=1, min_gpus=1, max_gpus=4, model="either", **fast),
+    )
+    cluster = Cluster("two", tuple(nodes), ("r0",))
+    result = run(trace, cluster, "gittins+joint", models={"either": model}, restart_cost_seconds=60.0)
+    assert column(result, "preemptions")[1] == 0
+
+
+@pytest.mark.parametrize("order", ["gittins", "fifo"])
+def test_a_job_without_gpus_runs_beside_busy_gpus(order: str) -> None:
+    """All GPUs are held by a gang that uses one core each of the four; the cores that are free are enough."""
+    gang = GNMT | {"gpus": 4, "duration_seconds": 4_000.0}
+    trace = jobs_of(gang, job(100, 60, gpus=0, cpus=2.0, memory_gb=1.0))
+    result = run(trace, cluster_of(4, cpus_per_gpu=4.0), f"{order}+joint")
+    assert column(result, "start_seconds") == [0, 100]
+
+
+@pytest.mark.parametrize("requested", [{"cpus": 1.0}, {}])
+@pytest.mark.parametrize("order", ["las", "srtf"])
+def test_a_running_job_is_left_no_less_than_its_least(order: str, requested: dict[str, float]) -> None:
+    """A job without GPUs takes both cores: the other one is stopped, and not left with GPUs and no core."""
+    trace = jobs_of(
+        GNMT | {"duration_seconds": 5_000.0} | requested, job(1_000, 100, gpus=0, cpus=2.0, memory_gb=1.0)
+    )
+    result = run(trace, cluster_of(2, cpus_per_gpu=1.0), f"{order}+joint")
+    assert column(result, "start_seconds")[1] == 1_000
+    held = result.record.allocations.filter(pl.col("job_id") == "0")
+    assert held["cpus"].min() == 2.0
+
+
+def test_workers_do_not_stop_for_a_gang_without_a_place() -> None:
+    """There are three free GPUs on one node, and too few cores for all three jobs whichever of them runs there."""
+    stated: dict[str, Any] = UNRATED | {"worker_cpus": 0.5, "server_cpus": 0.5, "nic_gb_per_s": 0.1}
+    trace = jobs_of(
+        GNMT | {"iterations": 100_000.0, "cpus": 5.0},
+        sized_job(gpus=1, max_workers=1, servers=1, iterations=3_000.0, **stated),
+        GNMT | {"submit_seconds": 2_000.0, "gpus": 3, "iterations": 5_000.0},
+    )
+    result = run(trace, parse_cluster("2x4gpu,4cpu,60gb"), "gittins+joint", restart_cost_seconds=60.0)
+    assert column(result, "start_seconds")[2] == 12_000.0, "when the first ends"
+    assert column(result, "preemptions")[1] == 0
+
+
+@pytest.mark.parametrize("stated", [UNRATED, {}])
+def test_elastic_jobs_do_not_stop_for_workers_under_sjf(stated: dict[str, Any]) -> None:
+    elastic = GNMT | {"iterations": 20_000.0, "min_gpus": 1, "max_gpus": 2}
+    trace = jobs_of(elastic, *[sized_job(submit_seconds=1_500.0, iterations=500.0, **stated)] * 3)
+    result = run(trace, machines(1, gpus=2, nic_gb_per_s=10.0), "sjf+joint", restart_cost_seconds=60.0)
+    assert column(result, "preemptions") == [0, 0, 0, 0]
+    assert result.unfinished == 0
