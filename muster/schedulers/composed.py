@@ -202,7 +202,9 @@ class Composed:
             else:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
                 plan.assured[urgent] = snapshot.counted_gpus[urgent]
-        until = self._protected_until(snapshot)
+        until = self.allocator.may_change_from(snapshot)
+        plan.pinned = until > snapshot.now
+        until = self._after_own_turn(snapshot, until)
         plan.remembered = state.get("plans")  # a daemon's memory of before has none
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
@@ -272,10 +274,9 @@ class Composed:
             kept = kept[among(kept, np.sort(snapshot.jobs.index))]
         return tuple(sorted(newly.union(kept.tolist()))), newly
 
-    def _protected_until(self, snapshot: Snapshot) -> Floats:
+    def _after_own_turn(self, snapshot: Snapshot, until: Floats) -> Floats:
         """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
         jobs = snapshot.jobs
-        until = jobs.protected_until
         if not (snapshot.table.some_pinned and self._takes_turns(snapshot)):
             return until
         own_turn = snapshot.table.facts["resumes"][jobs.index] + checked_quantum(self.order)

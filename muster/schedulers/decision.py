@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from muster.cluster.ledger import Changes, Transaction
-from muster.cluster.ledger_arrays import Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.gpu_limits import GpuLimits
 
 _UNKNOWN: Ints = np.zeros(0, np.int64)
@@ -78,6 +78,8 @@ class Proposal:
     """By position: the GPUs that a job has before all others, as it was promoted or is within a guarantee; 0: none."""
     stops_jobs: bool = True
     """Whether the order stops running jobs for others."""
+    pinned: Bools | None = None
+    """By position: running jobs that the allocator may not interrupt now; None: it is to work them out."""
     limits: tuple[GpuLimits, ...] = ()
     """How many GPUs jobs may have, for an allocator that chooses their sizes."""
     shares: tuple[GpuLimits, ...] = ()

@@ -263,6 +263,10 @@ class GangAllocator(Part):
         """
         raise NotImplementedError
 
+    def may_change_from(self, snapshot: Snapshot) -> Floats:
+        """When each running job may be stopped, moved or get another size, by the multiple of its cost that counts."""
+        return snapshot.jobs.protected_until
+
     def least_per_gpu(self, snapshot: Snapshot) -> Ints:
         """What each job holds beside a GPU at the least, by resource in millionths: a GPU's share, or its request."""
         nodes = snapshot.ledger.books.nodes

@@ -112,3 +112,14 @@ def test_elastic_jobs_do_not_stop_for_workers_under_sjf(stated: dict[str, Any]) 
     result = run(trace, machines(1, gpus=2, nic_gb_per_s=10.0), "sjf+joint", restart_cost_seconds=60.0)
     assert column(result, "preemptions") == [0, 0, 0, 0]
     assert result.unfinished == 0
+
+
+@pytest.mark.parametrize("order", ["sjf", "srtf"])
+@pytest.mark.parametrize("cost", [60.0, 600.0])
+def test_a_job_waits_until_an_elastic_one_may_shrink(order: str, cost: float) -> None:
+    """For as long as a change costs it, and not for twelve times that, though nothing else happens then."""
+    trace = jobs_of(
+        job(0, 50_000, gpus=2, min_gpus=1, max_gpus=8, model="resnet50"), job(1, 2_400, gpus=4, model="gnmt")
+    )
+    result = run(trace, cluster_of(8), f"{order}+joint", restart_cost_seconds=cost)
+    assert column(result, "start_seconds") == [0, pytest.approx(cost)]

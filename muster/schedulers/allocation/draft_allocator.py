@@ -81,16 +81,15 @@ class DraftAllocator(GangAllocator):
         jobs, gangs = snapshot.jobs, gangs_of(snapshot)
         come_without_gpus = (jobs.waiting & (jobs.gpus == 0))[ranked].any()
         least = self.least_per_gpu(snapshot) if come_without_gpus else jobs.requested_per_gpu
-        opened = open_draft(snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot), least)
+        pinned = proposal.pinned
+        if pinned is None:
+            pinned = self.may_change_from(snapshot) > snapshot.now
+        opened = open_draft(snapshot, proposal.transaction, ranked, chosen, pinned, least)
         none_barred = np.zeros(len(jobs), np.bool_)
         given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal, least, none_barred)
         draft = self.choose_draft(given)
         write_draft(snapshot, proposal, draft, ranked, chosen, given.barred)
         proposal.notes = tuple(given.notes)
-
-    def pinned(self, snapshot: Snapshot) -> Bools:
-        """Return the running jobs that may not be interrupted now."""
-        return snapshot.jobs.pinned
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft to write; it may be `given.opened` itself, changed."""

@@ -174,6 +174,7 @@ class Joint(DraftAllocator):
             reason_a=proposal.reason_a[rest],
             reason_b=proposal.reason_b[rest],
             assured=proposal.assured[rest],
+            pinned=None if proposal.pinned is None else proposal.pinned[rest],
             limits=tuple(limit.beside(sized, held).at(rest) for limit in proposal.limits),
             shares=tuple(share.beside(sized, held).at(rest) for share in proposal.shares),
         )
@@ -187,29 +188,30 @@ class Joint(DraftAllocator):
         """Return the least that was measured of each job's model, or its request."""
         return least_fair_demand(snapshot, snapshot.resource_profiles.below_share)
 
-    def pinned(self, snapshot: Snapshot) -> Bools:
-        """Return the running jobs that may not be interrupted now.
+    def may_change_from(self, snapshot: Snapshot) -> Floats:
+        """Return when each running job may be interrupted.
 
         A job may have another size or another type of GPU once it has worked for as long as that costs it: it learns
         its speed, and starts where there is room and not where it is fast. So may one that is slow on its nodes. One
         that has to learn its speed before it may grow further may change as soon as it has.
         """
-        jobs, pinned = snapshot.jobs, snapshot.jobs.pinned
-        if not pinned.any():
-            return pinned
+        jobs, until = snapshot.jobs, snapshot.jobs.protected_until
+        if not (until > snapshot.now).any():
+            return until
         may_change = jobs.elastic | gains_from_type(snapshot) | slow_on_their_nodes(snapshot)
-        if may_change.any():
-            until = np.where(
-                learns_as_it_grows(snapshot), jobs.protected_for(0.0), jobs.protected_for(_WORK_PER_CHANGE)
-            )
-            pinned &= ~may_change | (until > snapshot.now)
-        return pinned
+        if not may_change.any():
+            return until
+        soon = np.where(
+            learns_as_it_grows(snapshot), jobs.protected_for(0.0), jobs.protected_for(_WORK_PER_CHANGE)
+        )
+        return np.where(may_change, soon, until)
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         jobs, stays = given.snapshot.jobs, goes_on(given.snapshot) & ~given.opened.movable
         ranked, limits = within_limits(jobs, given.ranked, given.proposal.limits, stays)
-        given.barred[np.setdiff1d(given.ranked, ranked)] = True
+        if len(ranked) < len(given.ranked):
+            given.barred[np.setdiff1d(given.ranked, ranked)] = True
         shares = beside_running(jobs, given.proposal.shares, stays)
         given = replace(given, ranked=ranked)
         snapshot = given.snapshot
