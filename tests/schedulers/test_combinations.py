@@ -123,3 +123,23 @@ def test_a_job_waits_until_an_elastic_one_may_shrink(order: str, cost: float) ->
     )
     result = run(trace, cluster_of(8), f"{order}+joint", restart_cost_seconds=cost)
     assert column(result, "start_seconds") == [0, pytest.approx(cost)]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "chosen", "starts"),
+    [
+        ("quota+gittins+joint", {"guaranteed": "a:4"}, 1_000.0),
+        ("gittins+joint", {"promote_after_seconds": "1500"}, 1_600.0),
+        ("priority+joint", {}, 720.0),
+    ],
+)
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_room_is_made_for_a_share_of_a_gpu(
+    scheduler: str, chosen: dict[str, str], starts: float, gpus: int
+) -> None:
+    """As for a whole GPU: once its tenant's guarantee, promotion or the order has it first."""
+    others = [job(0, 40_000, gpus=gpus, tenant="b")] * (4 // gpus)
+    trace = jobs_of(*others, job(100, 600, gpu_milli=500, tenant="a", priority=9.0))
+    result = run(trace, cluster_of(4), scheduler, chosen, restart_cost_seconds=60.0)
+    assert column(result, "start_seconds")[-1] == pytest.approx(starts)
+    assert sum(column(result, "preemptions")) == 1

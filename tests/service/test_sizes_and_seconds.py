@@ -18,7 +18,7 @@ from muster.service.store.rows import JobRow, Phase, State, Submission
 from .controller.test_fake_nodes import CLUSTER, World
 
 
-def test_what_ran_on_more_gpus_is_exported_for_those_that_it_asks_for(tmp_path: Path) -> None:
+def test_what_ran_is_exported_for_the_gpus_that_are_asked_for(tmp_path: Path) -> None:
     world = World(tmp_path, "gittins+joint")
     request = JobRequest(
         name="job", command=("true",), directory="/", gpus=1, min_gpus=1, max_gpus=4, steps=4000
@@ -34,7 +34,7 @@ def test_what_ran_on_more_gpus_is_exported_for_those_that_it_asks_for(tmp_path: 
     world.store.close()
 
 
-def test_steps_of_the_present_start_are_not_those_of_the_seconds_before_it() -> None:
+def test_steps_and_seconds_are_of_the_same_starts() -> None:
     """A daemon after it, or with another node, takes a job to be as long as the one before did."""
     columns = LiveColumns(parse_cluster("1x4gpu"), dict)
     request = JobRequest(name="job", command=("true",), directory="/", steps=1_000_000)

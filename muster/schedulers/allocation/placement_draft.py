@@ -150,13 +150,17 @@ def write_draft(
     """
     jobs = snapshot.jobs
     rows = 2 * int(draft.used[0]) + len(snapshot.cluster.nodes)
-    books = proposal.transaction.ledger.reserve(rows + snapshot.cluster.total_gpus, 3 * len(jobs))
-    shared = ranked[((jobs.gpu_milli < WHOLE) & ~barred)[ranked]]
+    books = proposal.transaction.ledger.reserve(rows, 2 * len(jobs))
     write_parts(books, jobs.index, draft, ranked, chosen)
-    requested = jobs.requested_per_gpu
-    write_reserved(books, jobs.index, draft, requested)
+    write_reserved(books, jobs.index, draft, jobs.requested_per_gpu)
     snapshot.check_placed(np.flatnonzero((draft.first >= 0) | (draft.reserved >= 0)))
-    columns = job_columns(snapshot)
-    if len(shared):
-        serve_shares(books, columns, PROPORTIONAL - requested, shared, chosen)
-    explain(books, columns, ranked, jobs.running, reason_columns(proposal))
+    serve(snapshot, proposal.transaction, ranked[((jobs.gpu_milli < WHOLE) & ~barred)[ranked]], chosen)
+    explain(books, job_columns(snapshot), ranked, jobs.running, reason_columns(proposal))
+
+
+def serve(snapshot: Snapshot, transaction: Transaction, shares: Ints, chosen: Bools) -> None:
+    """Place those of these shares of a GPU that hold nothing, by best fit, the chosen first, where there is room."""
+    if len(shares):
+        books = transaction.ledger.reserve(len(shares), len(shares))
+        needs = PROPORTIONAL - snapshot.jobs.requested_per_gpu
+        serve_shares(books, job_columns(snapshot), needs, shares, chosen)

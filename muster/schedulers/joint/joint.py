@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
@@ -36,6 +36,7 @@ from muster.schedulers.honours import (
 )
 from muster.schedulers.joint.assured import weight_of_assured
 from muster.schedulers.joint.for_running import for_running
+from muster.schedulers.joint.for_shares import serve_by_stopping, waiting_shares
 from muster.schedulers.joint.found_places import as_found, as_placed, worth_less
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
@@ -131,7 +132,11 @@ class Joint(DraftAllocator):
         if not rest.all():
             self._allocate_beside_sized(snapshot, proposal, ranked, chosen, rest)
             return
+        mark, remembered = proposal.transaction.mark(), proposal.remembered
         super().allocate(snapshot, proposal, ranked, chosen)
+        if self._stops_for_shares(snapshot, proposal, ranked, chosen, mark):
+            proposal.remembered = remembered
+            super().allocate(snapshot, proposal, ranked, chosen)
         if jobs.elastic.any():
             waits = jobs.elastic & _FOR_GPUS[proposal.reasons]
             proposal.reason_a[waits] = jobs.min_gpus[waits]
@@ -139,6 +144,27 @@ class Joint(DraftAllocator):
         declined = (proposal.reasons == NO_PLACE) & anywhere
         proposal.reasons[declined] = NOT_SELECTED
         proposal.reason_a[declined] = proposal.reason_b[declined] = 0.0
+
+    def _stops_for_shares(
+        self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools, mark: int
+    ) -> bool:
+        """Return whether the plan is to be made again: running jobs may stop for chosen shares of a GPU it left out.
+
+        What came after the mark is undone then, and these jobs have stopped.
+        """
+        shares = waiting_shares(snapshot, proposal, ranked[chosen[ranked]])
+        if not len(shares) or not proposal.stops_jobs:
+            return False
+        jobs, pinned = snapshot.jobs, self.may_change_from(snapshot) > snapshot.now
+        weight = _weights(snapshot, ranked, chosen, proposal.stops_jobs, _NOT_CHOSEN_BY_GPUS)
+        weight = weight_of_assured(weight, proposal.assured)
+        may_stop = jobs.running & ~chosen & ~pinned & (jobs.gpu_milli == WHOLE)
+        others = ranked[(may_stop & (weight < weight[shares].max()))[ranked]][::-1]
+        if not len(others):
+            return False
+        proposal.transaction.undo(mark)
+        serve_by_stopping(snapshot, proposal, shares, others, weight)
+        return True
 
     def _allocate_beside_sized(
         self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools, rest: Bools
