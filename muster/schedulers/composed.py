@@ -202,8 +202,10 @@ class Composed:
             else:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
                 plan.assured[urgent] = snapshot.counted_gpus[urgent]
-        until = self.allocator.may_change_from(snapshot)
-        plan.pinned = until > snapshot.now
+        changes = self.allocator.may_change_from(snapshot)
+        plan.pinned = changes > snapshot.now
+        # What elastic jobs leave others may have as soon as they change; a job that only moves leaves nothing.
+        until = np.where(snapshot.jobs.elastic, changes, snapshot.jobs.protected_until)
         until = self._after_own_turn(snapshot, until)
         plan.remembered = state.get("plans")  # a daemon's memory of before has none
         self._serve(snapshot, plan, ranked, until, urgent)
