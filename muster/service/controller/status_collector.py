@@ -373,10 +373,15 @@ class StatusCollector:
         self._unsaved.add(row.id)
         if seconds is not None and self._jobs.columns.learned_sizes.learn(row):
             self._jobs.pending |= Trigger.TIMER
-        if report.keeps_ranks and row.request.changes_size and row.request.ranks == "per-gpu":
+        if report.keeps_ranks and row.request.changes_size and self._size_sets_ranks(row):
             self._keeps_its_size(start, now)
         if start.notice_at is None and row.id in self._jobs.columns.plan:
             self._jobs.columns.reported(row, now)
+
+    def _size_sets_ranks(self, row: JobRow) -> bool:
+        """Whether another number of GPUs may come with another number of processes: of nodes, where each has one."""
+        nodes = self._jobs.columns.cluster.nodes
+        return row.request.ranks == "per-gpu" or sum(node.gpus > 0 for node in nodes) > 1
 
     def _keeps_its_size(self, start: JobStart, now: float) -> None:
         """Leave a job its GPUs whose owner allows other numbers, but whose script does not."""
