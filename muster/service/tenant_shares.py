@@ -1,4 +1,4 @@
-"""How many GPUs a tenant may count on, and who borrows from whom."""
+"""How many GPUs a tenant may count on and may hold, and who borrows from whom."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_LEAST = 0.0005
-"""GPUs. They have a thousand parts; a smaller difference is one of rounding."""
+LEAST_GPUS = 0.0005
+"""They have a thousand parts; a smaller difference is one of rounding."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,18 @@ class TenantShare:
 
 def guaranteed_gpus(scheduler: Mapping[str, Any]) -> Mapping[str, float]:
     """The GPUs that the part `quota` of a scheduler guarantees to tenants, by its description; empty: to none."""
+    return _set_for_quota(scheduler, "guaranteed")
+
+
+def gpu_limits(scheduler: Mapping[str, Any]) -> Mapping[str, float]:
+    """The most GPUs that tenants may hold under the part `quota`, likewise; empty: none has a limit."""
+    return _set_for_quota(scheduler, "limits")
+
+
+def _set_for_quota(scheduler: Mapping[str, Any], name: str) -> Mapping[str, float]:
     settings = scheduler.get("settings")
     quota = settings.get("quota") if isinstance(settings, Mapping) else None
-    found = quota.get("guaranteed") if isinstance(quota, Mapping) else None
+    found = quota.get(name) if isinstance(quota, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
@@ -63,7 +72,7 @@ def _borrowed(above: float, free: dict[str | None, float]) -> tuple[Loan, ...]:
     loans = []
     for lender, there in free.items():
         taken = min(above, there)
-        if taken >= _LEAST:
+        if taken >= LEAST_GPUS:
             loans.append(Loan(lender, taken))
             free[lender] -= taken
             above -= taken

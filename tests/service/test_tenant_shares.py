@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.schedulers.registry import build
-from muster.service.tenant_shares import Loan, TenantShare, guaranteed_gpus, tenant_shares
+from muster.service.tenant_shares import Loan, TenantShare, gpu_limits, guaranteed_gpus, tenant_shares
 
 
 def test_equal_shares_are_of_the_tenants_with_living_jobs() -> None:
@@ -75,3 +75,9 @@ def test_guarantees_are_those_of_the_scheduler() -> None:
     assert guaranteed_gpus(described) == {"a": 2.0, "b": 4.5}
     assert guaranteed_gpus(build("fifo", {}).describe()) == {}
     assert guaranteed_gpus({"settings": ["of a scheduler of one's own"]}) == {}
+
+
+def test_limits_are_those_of_the_scheduler() -> None:
+    assert gpu_limits(build("quota+las", {"limits": "a:2"}).describe()) == {"a": 2.0}
+    assert gpu_limits(build("quota+las", {"guaranteed": "a:2"}).describe()) == {}
+    assert gpu_limits(build("fifo", {}).describe()) == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from math import inf
 
 from muster.cluster.ledger import NodeAllocation
@@ -10,6 +12,7 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.starts import JobStart, same_place
 from muster.service.store.rows import ASKED_TO_STOP, STARTED, Phase, State, StateRequest, StopReason
+from muster.service.tenant_shares import LEAST_GPUS
 
 _REQUESTED = {StateRequest.CANCEL: StopReason.CANCEL, StateRequest.HOLD: StopReason.HOLD}
 
@@ -17,11 +20,14 @@ _REQUESTED = {StateRequest.CANCEL: StopReason.CANCEL, StateRequest.HOLD: StopRea
 class Executor:
     """Finds the difference; the commands follow once it is on disk."""
 
-    def __init__(self, jobs: ActiveJobs, commands: EngineCommands, *, can_resize: bool) -> None:
-        self._jobs, self._commands, self._can_resize = jobs, commands, can_resize
+    def __init__(
+        self, jobs: ActiveJobs, commands: EngineCommands, limits: Mapping[str, float], *, can_resize: bool
+    ) -> None:
+        """`limits`: the most GPUs that a tenant may hold; none for the others."""
+        self._jobs, self._commands, self._limits, self._can_resize = jobs, commands, limits, can_resize
 
     def carry_out(self, now: float) -> None:
-        """Stop, then resize, smaller ones first, then start whatever has room by now."""
+        """Stop, then resize, smaller ones first, then start whatever has room by now, and is within its limit."""
         resized: list[tuple[float, JobStart, tuple[NodeAllocation[str], ...]]] = []
         for start in self._jobs.starts.values():
             wanted = self._jobs.planned(start)
@@ -40,11 +46,25 @@ class Executor:
         ]
         for _, start, wanted in sorted(resized, key=lambda one: one[0]):
             self._resize(start, wanted, now)
+        held = self._held_by_tenant()
         for job in to_start:
             allocations = self._jobs.columns.plan[job]
-            if self._jobs.starts.has_room(allocations):
+            tenant, more = self._tenant(job), sum(here.gpus for here in allocations)
+            is_within = more <= max(self._limits.get(tenant, inf) - held[tenant], 0.0) + LEAST_GPUS
+            if is_within and self._jobs.starts.has_room(allocations):
                 self._start(job, allocations, now)
+                held[tenant] += more
         self._jobs.commands += self._commands.outstanding(now)
+
+    def _held_by_tenant(self) -> dict[str, float]:
+        """GPUs that tenants really hold, if any has a limit: a job that saves has all that it had."""
+        held: dict[str, float] = defaultdict(float)
+        for job, start in self._jobs.starts.items() if self._limits else ():
+            held[self._tenant(job)] += start.gpus
+        return held
+
+    def _tenant(self, job: int) -> str:
+        return self._jobs.rows[job].request.tenant or ""
 
     def _resize(self, start: JobStart, wanted: tuple[NodeAllocation[str], ...], now: float) -> None:
         """Resize a start, unless a job that was asked to stop still holds what it is to get."""

@@ -28,6 +28,7 @@ from muster.service.daemon_status import MACHINE, STORE, DaemonStatus
 from muster.service.engines import Engine, StartRefused
 from muster.service.engines.thread import EngineThread
 from muster.service.store import Store, StoreUnavailable
+from muster.service.tenant_shares import gpu_limits
 
 _TURN_SECONDS = 0.2
 """Between two looks at the machines."""
@@ -51,7 +52,10 @@ class Controller:
         self._intake = Intake(self.jobs, store, self._commands)
         self._nodes = NodeTracker(self.jobs, store, status, self._collector)
         self._planner = Planner(self.jobs, store, status)
-        self._executor = Executor(self.jobs, self._commands, can_resize=engine.capabilities.can_resize)
+        limits = gpu_limits(status.policy.describe())
+        self._executor = Executor(
+            self.jobs, self._commands, limits, can_resize=engine.capabilities.can_resize
+        )
         self._of_store, self._of_machine = Conditions(status, STORE), Conditions(status, MACHINE)
         self._looked_at = -inf
         self._stopping = False

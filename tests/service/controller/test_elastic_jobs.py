@@ -10,6 +10,7 @@ import pytest
 
 from muster.cluster.shipped import parse_cluster
 from muster.service.home import job_folder
+from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, Submission
 from muster.training.run_folder import progress_file
@@ -20,9 +21,9 @@ from .test_fake_nodes import World
 class ElasticWorld(World):
     """Fake nodes of a cluster, with jobs of which the number of GPUs may be another one."""
 
-    def __init__(self, folder: Path, cluster: str) -> None:
+    def __init__(self, folder: Path, cluster: str, scheduler: str = "gittins+joint", **settings: str) -> None:
         self.chosen = parse_cluster(cluster)
-        super().__init__(folder, "gittins+joint")
+        super().__init__(folder, live_scheduler(scheduler, settings, 20.0))
 
     def begin(self) -> None:
         self.cluster = self.chosen
@@ -86,4 +87,29 @@ def test_a_script_that_keeps_its_ranks_keeps_its_gpus(
     assert world.gpus(job) == grown
     fixed = [event.kind for event in world.store.events(job)].count("cannot change its size")
     assert fixed == (grown == 4)
+    world.store.close()
+
+
+@pytest.mark.parametrize("order", ["gittins", "las", "fifo"])
+def test_a_tenants_limit_holds_while_its_jobs_save(tmp_path: Path, order: str) -> None:
+    """The second job has a free node, but its tenant's limit is used up until the first one has given GPUs back."""
+    cluster = "1x4v100,16cpu,64gb+1x4a100,16cpu,64gb"
+    world = ElasticWorld(tmp_path, cluster, f"quota+{order}+joint", limits="vision:4")
+    sizes = {"gpus": 2, "min_gpus": 1, "max_gpus": 4, "grace_seconds": 60.0, "tenant": "vision"}
+    first = world.submit(**sizes, steps=20_000, constraint="gpu_type=v100")
+    world.turns(400)
+    assert world.gpus(first) == 4
+    stop, late = world.engine.signal, []
+    world.engine.signal = lambda *start: late.append(start)  # type: ignore[method-assign]
+    second = world.submit(**sizes, steps=2_000, constraint="gpu_type=a100")
+    other = world.submit(gpus=1, steps=2_000, constraint="gpu_type=a100")
+    world.turns(20)
+    assert late, "the first job is to shrink"
+    assert [world.gpus(job) for job in (first, second, other)] == [4, 0, 1]
+    for start in late:
+        stop(*start)
+    world.turns(5)
+    assert world.gpus(first) < 4
+    assert world.gpus(second)
+    assert world.gpus(first) + world.gpus(second) <= 4
     world.store.close()
