@@ -35,7 +35,9 @@ class HoldingJob(Generic[JobName]):
     network: NetworkSpeed | None = None
     """How fast its model, which is model 0, communicates; None: the network does not count."""
     measured_gain: float | None = None
-    """How many times as fast it is with one more GPU, from its own steps; None: its model says it."""
+    """How many times as fast it is with one more GPU, from measured steps; None: its model says it."""
+    one_size_because: str = "its owner asks for exactly that"
+    """Why its bounds are equal, if they are."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _size(job: HoldingJob[JobName], gpus: float, one_more: float | None, holding
     """Return why it has this number of GPUs, what one more would bring, and who has the others."""
     fewest, most = job.gpu_bounds
     if fewest == most:
-        return f"It has {describe_gpus(gpus)} because its owner asks for exactly that."
+        return f"It has {describe_gpus(gpus)} because {job.one_size_because}."
     words = f"Its owner allows {fewest:g} to {most:g} GPUs, and the scheduler gives it {gpus:g}"
     if gpus >= most or one_more is None:
         return f"{words}."

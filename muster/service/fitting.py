@@ -23,10 +23,12 @@ def misfits(
     *,
     nodes_together: bool = True,
     even_gangs: bool = False,
+    fixed_gpus: int | None = None,
 ) -> Iterator[Problem]:
     """All for which no state of the cluster has room.
 
-    `nodes_together`: a job may have GPUs of several nodes. `even_gangs`: then as many of each.
+    `nodes_together`: a job may have GPUs of several nodes. `even_gangs`: then as many of each. `fixed_gpus`: those that
+    it keeps, whatever sizes its owner allows.
     """
     nodes: Sequence[Node] = cluster.nodes
     if request.constraint:
@@ -37,16 +39,17 @@ def misfits(
             return
         nodes = [node for node, may in zip(cluster.nodes, allowed, strict=True) if may]
     whose = f"cluster {cluster.name} has" if len(nodes) == len(cluster.nodes) else "the nodes it may use have"
-    fewest = request.fewest_gpus
+    fewest = request.fewest_gpus if fixed_gpus is None else fixed_gpus
+    count = "gpus" if request.min_gpus is None or fixed_gpus is not None else "min_gpus"
     if not _reach((node.gpus for node in nodes), fewest):
         what = f"{whose} {counted(sum(node.gpus for node in nodes), 'GPU')}; ask for at most so many"
-        yield Problem(where, what, column="gpus" if request.min_gpus is None else "min_gpus", found=fewest)
+        yield Problem(where, what, column=count, found=fewest)
         if not any(node.gpus for node in nodes):
             return
     if not nodes_together and (largest := max(node.gpus for node in nodes)) < fewest:
         what = f"a node has at most {counted(largest, 'GPU')}, "
         what += "and processes on several nodes do not reach each other here"
-        yield Problem(where, what, column="gpus" if request.min_gpus is None else "min_gpus", found=fewest)
+        yield Problem(where, what, column=count, found=fewest)
         return
     part = fewest / request.gpus if request.gpus else 1.0
     amounts = {name: amount * part for name, amount in request.least_amounts.items()}

@@ -16,10 +16,12 @@ def reasons_of_holding(
     held: Sequence[AllocationInterval],
     status: DaemonStatus,
     listed: Callable[[Collection[int]], str],
+    learned: LearnedSizes,
 ) -> list[str]:
     """Return sentences about the size, the share and the place of a running job.
 
-    `held` is what all jobs hold now; `listed` names jobs as far as the asker may see them.
+    `held` is what all jobs hold now; `listed` names jobs as far as the asker may see them; `learned` has the measured
+    steps of all jobs.
     """
     everywhere = [(interval.job, interval.allocation) for interval in held]
     holdings = AllHeld(status.cluster, everywhere, listed, status.others)
@@ -27,19 +29,18 @@ def reasons_of_holding(
     job = HoldingJob(
         row.id,
         row.usual_gpus * row.request.gpu_share,
-        row.gpu_bounds if row.request.changes_size else (row.usual_gpus, row.usual_gpus),
+        row.gpu_bounds,
         model,
         "`muster profile` measures it" if row.request.model is None else "no model of that name is known",
         None if model is None else network_for(model, status.cluster),
-        _measured_gain(row, sum(len(here.gpu_ids) for here in holdings.of(row.id)), status),
+        _measured_gain(row, sum(len(here.gpu_ids) for here in holdings.of(row.id)), status, learned),
+        HoldingJob.one_size_because if row.fixed_gpus is None else "its script cannot change its size",
     )
     return what_it_would_gain(job, holdings)
 
 
-def _measured_gain(row: JobRow, gpus: int, status: DaemonStatus) -> float | None:
-    """Return how many times as fast it is with one more GPU, by the sizes that it has had; None: too few."""
-    learned = LearnedSizes()
-    learned.learn(row)
+def _measured_gain(row: JobRow, gpus: int, status: DaemonStatus, learned: LearnedSizes) -> float | None:
+    """Return how many times as fast it is with one more GPU, by the sizes that were measured; None: too few."""
     now, then = (
         learned.usual_over(row, size, status.cluster.most_gpus_per_node) for size in (gpus, gpus + 1)
     )

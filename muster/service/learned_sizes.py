@@ -6,7 +6,7 @@ again once a job reports from a new size, or steps that differ from the last fit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from typing import NamedTuple, TypeAlias
@@ -17,6 +17,8 @@ from muster.cluster.ledger_arrays import Floats, Ints
 from muster.service.store.rows import JobRow, SizeSteps
 from muster.speed.scaling import ScalingLaw, StepTimes, fit_scaling
 
+REMEMBERED = 1000
+"""Newest jobs whose measured speeds and restart costs count."""
 REFIT = 0.05
 """Relative change of a measured step from which the law is fitted again."""
 _FEWEST_SIZES = 2
@@ -72,6 +74,14 @@ class LearnedSizes:
         self._learned: dict[Kind, _Learned] = {}
         self._jobs: dict[int, tuple[Kind, int]] = {}
         """Of each elastic job its kind, and the GPUs that it asks for."""
+
+    @classmethod
+    def of(cls, rows: Iterable[JobRow]) -> LearnedSizes:
+        """Return what these jobs have measured; of two steps on one size the later job's counts."""
+        learned = cls()
+        for row in rows:
+            learned.learn(row)
+        return learned
 
     def __bool__(self) -> bool:
         """Whether there is a law of any kind of jobs."""

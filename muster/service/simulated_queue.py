@@ -38,7 +38,11 @@ def competing(rows: Sequence[JobRow], cluster: Cluster) -> list[JobRow]:
             f"the queue is too long for a quick simulation, which takes up to {_MOST_JOBS:,} jobs"
         )
     return sorted(
-        (row for row in found if next(misfits(row.request, cluster), None) is None),
+        (
+            row
+            for row in found
+            if next(misfits(row.request, cluster, fixed_gpus=row.fixed_gpus), None) is None
+        ),
         key=lambda row: (row.state is not State.RUNNING, row.id),
     )
 
@@ -90,17 +94,22 @@ def seconds_left(row: JobRow, work: float | None) -> float | None:
 
 
 def seconds_of_work(
-    row: JobRow, status: DaemonStatus, held: Sequence[NodeAllocation[str]], now: float
+    row: JobRow,
+    status: DaemonStatus,
+    held: Sequence[NodeAllocation[str]],
+    now: float,
+    learned: LearnedSizes,
 ) -> float | None:
     """Until the work of a job is done on the GPUs that it asks for; None where it is not known.
 
-    At the speed that it last reported, else at its model's with a proportional share.
+    At the speed that it last reported, else at its model's with a proportional share. `learned` has the measured steps
+    of all jobs.
     """
     if row.request.steps is None:
         return None
     steps = max(row.request.steps - row.steps_done, 0.0)
     if row.steps_per_second > 0:
-        work = steps / row.steps_per_second * _usual_over(row, held, status.cluster)
+        work = steps / row.steps_per_second * _usual_over(row, held, status.cluster, learned)
     else:
         model = status.models().get((row.request.model or "").lower())
         if model is None:
@@ -124,15 +133,15 @@ def _silent_for(row: JobRow, now: float) -> float:
     return now - row.last_start if silent and row.last_start is not None else 0.0
 
 
-def _usual_over(row: JobRow, held: Sequence[NodeAllocation[str]], cluster: Cluster) -> float:
+def _usual_over(
+    row: JobRow, held: Sequence[NodeAllocation[str]], cluster: Cluster, learned: LearnedSizes
+) -> float:
     """Return how many times as long as on the GPUs that it holds a step takes on those that it asks for.
 
-    By the sizes that it has shown; else it is as fast as its GPUs are many.
+    By the sizes that were measured; else it is as fast as its GPUs are many.
     """
     if not row.request.changes_size or not held:
         return 1.0
-    learned = LearnedSizes()
-    learned.learn(row)
     gpus = round(sum(here.gpus for here in held))
     known = learned.usual_over(row, gpus, cluster.most_gpus_per_node)
     return in_proportion(row, held) if known is None else known

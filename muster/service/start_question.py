@@ -19,6 +19,7 @@ from muster.runtime.snapshots.taken import settings_of_scheduler
 from muster.schedulers.registry import build
 from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
+from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import JobRequest
 from muster.service.simulated_queue import (
     GUESSED_SECONDS,
@@ -72,7 +73,8 @@ def question_of(
         raise NoEstimate("no waiting job could start")
     rows = [*living, *shapes]
     held = held_by_job(seen.held)
-    work = [seconds_of_work(row, status, held.get(row.id, ()), seen.now) for row in rows]
+    learned = LearnedSizes.of([*seen.ended, *living])
+    work = [seconds_of_work(row, status, held.get(row.id, ()), seen.now, learned) for row in rows]
     sizes = [in_proportion(row, held.get(row.id, ())) for row in rows]
     ended = [row for row in seen.ended if row.first_start is not None and row.run_seconds > 0]
     known, guessed = (work, 0) if ended else _guessed(rows, work, sizes)

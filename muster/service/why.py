@@ -16,6 +16,7 @@ from muster.formatting import counted, duration, enumerated, gpus, is_or_are, th
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.holding import reasons_of_holding
+from muster.service.learned_sizes import REMEMBERED, LearnedSizes
 from muster.service.simulated_queue import GUESSED_SECONDS
 from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.store import Store
@@ -68,7 +69,11 @@ def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Call
     if row.state is State.RUNNING and row.phase is Phase.RUNNING and row.state_request is None:
         held = store.held_now()
         seen = {one.job for one in held} if asker.operator else store.holders(asker.user)
-        sentences += reasons_of_holding(row, held, status, lambda jobs: _listed(list(jobs), seen, {}))
+        measured = store.with_size_steps(REMEMBERED) if row.request.changes_size else []
+        learned = LearnedSizes.of([*measured, row])
+        sentences += reasons_of_holding(
+            row, held, status, lambda jobs: _listed(list(jobs), seen, {}), learned
+        )
     return Why(row.id, row.state, sentences, row.reason, row.reason_parameters)
 
 
@@ -81,9 +86,10 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
     start = None if estimate.answer is None else estimate.answer.start(row.id, now)
     sentences = [
         *nothing_starts(status, asker, now),
-        f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
+        f"Job {row.id} ({row.request.name}, {gpus(row.usual_gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
         *(_refused(row, status, now) or [f"{_sentence(row, now, estimate.seen.closed.drained)}."]),
+        *_what_it_keeps(row),
         *_what_else_it_needs(row),
         *_what_is_not_here(row, status),
         *_what_is_closed(estimate.seen.closed, status),
@@ -180,6 +186,15 @@ def _last_ran(row: JobRow) -> str:
     return f" since it was stopped, after {duration(row.run_seconds)} of running"
 
 
+def _what_it_keeps(row: JobRow) -> list[str]:
+    """Of a job whose owner allows other sizes."""
+    return (
+        []
+        if row.fixed_gpus is None
+        else [f"It keeps {gpus(row.fixed_gpus)}: its script cannot change its size."]
+    )
+
+
 def _what_else_it_needs(row: JobRow) -> list[str]:
     """Of resources that installed packages describe."""
     needs = [
@@ -195,7 +210,10 @@ def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:
     return [
         f"As to its {problem.column} ({problem.found}): {problem.what}."
         for problem in misfits(
-            row.request, status.cluster, even_gangs=status.engine_capabilities.same_amounts_on_each_node
+            row.request,
+            status.cluster,
+            even_gangs=status.engine_capabilities.same_amounts_on_each_node,
+            fixed_gpus=row.fixed_gpus,
         )
     ]
 

@@ -12,11 +12,12 @@ import pytest
 from muster.cluster.ledger import NodeAllocation
 from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
+from muster.service.learned_sizes import LearnedSizes
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
-from muster.service.simulated_queue import NoEstimate
+from muster.service.simulated_queue import NoEstimate, seconds_of_work
 from muster.service.start_question import SeenQueue, question_of
-from muster.service.store.rows import AllocationInterval, JobRow, State
+from muster.service.store.rows import AllocationInterval, JobRow, SizeSteps, State
 from muster.service.waiting import ClosedNodes
 from muster.simulation.start_estimates import ExpectedQueue
 
@@ -158,3 +159,16 @@ def test_jobs_without_gpus_and_of_changing_size_are_simulated(tmp_path: Path) ->
     assert ends(as_asked) == about({1: 100.0, 2: 100.0, 3: 150.0}), (
         "the first one takes a CPU of the third one's share"
     )
+
+
+def test_work_left_goes_by_the_measured_steps_of_a_model(tmp_path: Path) -> None:
+    """A job on 4 GPUs that asks for one: another job of its model has shown that more GPUs do not help."""
+    status = a_status(tmp_path, "1x4gpu")
+    sizes: dict[str, Any] = {"gpus": 1, "min_gpus": 1, "max_gpus": 4, "steps": 1000}
+    flat = (SizeSteps(1, 1, 1.0), SizeSteps(1, 4, 1.0))
+    other = replace(row(1, model="own", **sizes), size_steps=flat)
+    held = [NodeAllocation("node-0", (0, 1, 2, 3), 4.0, 4.0)]
+    for model, work in (("own", 1000.0), ("unlike", 4000.0)):
+        running = row(2, State.RUNNING, model=model, **sizes)
+        seconds = seconds_of_work(running, status, held, 0.0, LearnedSizes.of([other, running]))
+        assert seconds == pytest.approx(work, rel=0.01)

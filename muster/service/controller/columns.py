@@ -35,7 +35,7 @@ from muster.schedulers.contract import Decision, Ints
 from muster.service.controller.interruptions import LONGEST_START_UP, RestartCosts
 from muster.service.fitting import misfits
 from muster.service.learned_sizes import LearnedSizes
-from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
+from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store.rows import JobRow, Phase, State
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
@@ -162,12 +162,13 @@ class LiveColumns:
         if new_speeds:
             self._places_changed()
 
-    def _fits_in(self, request: JobRequest) -> bool:
+    def _fits_in(self, row: JobRow) -> bool:
         """Whether this cluster could hold it, if it held nothing else."""
+        request = row.request
         # All that `misfits` goes by.
-        shape = (request.constraint, request.gpus, request.fewest_gpus, *request.least_amounts.items())
+        shape = (request.constraint, request.gpus, row.gpu_bounds[0], *request.least_amounts.items())
         if shape not in self._fits:
-            found = misfits(request, self.cluster, even_gangs=self._even_gangs)
+            found = misfits(request, self.cluster, even_gangs=self._even_gangs, fixed_gpus=row.fixed_gpus)
             self._fits[shape] = next(found, None) is None
         return self._fits[shape]
 
@@ -214,7 +215,7 @@ class LiveColumns:
         status["reason"] = NONE
         status["restart_cost"] = self.restart_cost(row)
         status["unsaved_since"] = nan
-        if not self._fits_in(request):
+        if not self._fits_in(row):
             self.misfits.add(row.id)
         self._sized[row.id]["priority"] = nan
         self.learned_sizes.learn(row)

@@ -19,7 +19,7 @@ from muster.service.controller.interruptions import lost_seconds, measured_stop
 from muster.service.controller.starts import JobStart, on_ids_of, report_request_of
 from muster.service.engines import EngineView, Exit, Observed, Report, ReportRequest
 from muster.service.engines.report_watch import Heard, StartKey
-from muster.service.learned_sizes import with_size
+from muster.service.learned_sizes import REMEMBERED, with_size
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, SizeSteps, State
 
@@ -37,8 +37,6 @@ _LOOKS_APART = 5.0
 """Seconds between two looks at a job's reports within which its first step is seen soon enough to measure it."""
 _PENDING_SECONDS = 2.0
 """For which a start may be pending before the engine's reason is shown to its owner."""
-_REMEMBERED = 1000
-"""Newest jobs whose measured restart costs and speeds a new daemon goes by."""
 _REPORTED = ("steps_done", "steps_per_second", "size_steps")
 """What running jobs report, and the disk knows later."""
 
@@ -68,8 +66,8 @@ class StatusCollector:
         held = defaultdict(list)
         for interval in self._store.held_now():
             held[interval.job, interval.epoch].append(interval)
-        self._jobs.columns.restart_costs.learn(self._store.restart_costs(_REMEMBERED))
-        for row in self._store.with_size_steps(_REMEMBERED):
+        self._jobs.columns.restart_costs.learn(self._store.restart_costs(REMEMBERED))
+        for row in self._store.with_size_steps(REMEMBERED):
             self._jobs.columns.learned_sizes.learn(row)
         self._jobs.columns.admit(rows)
         for row in rows:

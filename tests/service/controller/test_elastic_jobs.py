@@ -12,7 +12,11 @@ from muster.cluster.shipped import parse_cluster
 from muster.service.home import job_folder
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
-from muster.service.store.rows import JobRow, Submission
+from muster.service.start_intervals import QueueEstimate
+from muster.service.start_question import SeenQueue
+from muster.service.store.rows import Caller, JobRow, SizeSteps, StateRequest, Submission
+from muster.service.waiting import ClosedNodes
+from muster.service.why import waits, why_not_waiting, why_waiting
 from muster.training.run_folder import progress_file
 
 from .test_fake_nodes import World
@@ -55,6 +59,13 @@ class ElasticWorld(World):
         row = self.store.job(job)
         assert row is not None
         return row
+
+    def why(self, job: int) -> list[str]:
+        row, asker = self.row(job), Caller("ann", operator=True)
+        if not waits(row):
+            return why_not_waiting(row, self.store, self.status, asker).sentences
+        seen = SeenQueue(self.seconds, self.store.living(), [], self.store.held_now(), ClosedNodes())
+        return why_waiting(row, QueueEstimate(seen), self.status, asker, self.seconds).sentences
 
     def gpus(self, job: int) -> int:
         return sum(
@@ -112,4 +123,47 @@ def test_a_tenants_limit_holds_while_its_jobs_save(tmp_path: Path, order: str) -
     assert world.gpus(first) < 4
     assert world.gpus(second)
     assert world.gpus(first) + world.gpus(second) <= 4
+    world.store.close()
+
+
+def test_why_knows_that_a_script_cannot_change_its_size(tmp_path: Path) -> None:
+    """While it runs, while it waits, and on a cluster that is too small for it from now on."""
+    world = ElasticWorld(tmp_path, "1x4gpu,16cpu,64gb")
+    job = world.submit(gpus=2, min_gpus=1, max_gpus=4, steps=20_000, ranks="per-gpu")
+    world.turns(3)
+    world.report(job, elastic=False)
+    world.turns(3)
+    assert "It has 4 GPUs because its script cannot change its size." in world.why(job)
+    world.store.request_state(job, StateRequest.HOLD)
+    world.turns(40)
+    world.submit(gpus=4, steps=20_000, preemptible=False)
+    world.turns(3)
+    world.store.request_state(job, StateRequest.RELEASE)
+    world.turns(3)
+    waiting = " ".join(world.why(job))
+    assert waiting.startswith(f"Job {job} (job, 4 GPUs) has waited")
+    assert "It needs 4 GPUs and 0 are free. It keeps 4 GPUs: its script cannot change its size." in waiting
+    world.chosen = parse_cluster("1x2gpu,16cpu,64gb")
+    world.die()
+    world.turns(3)
+    assert world.row(job).reason == "fits_nowhere"
+    assert "As to its gpus (4): cluster 1x2gpu,16cpu,64gb has 2 GPUs; ask for at most so many." in world.why(
+        job
+    )
+    world.store.close()
+
+
+def test_why_goes_by_the_steps_of_all_jobs_of_one_model(tmp_path: Path) -> None:
+    """The first one has shown that more GPUs do not help; the second one has run on one size only."""
+    world = ElasticWorld(tmp_path, "1x4gpu,16cpu,64gb")
+    sizes = {"gpus": 2, "min_gpus": 1, "max_gpus": 8, "steps": 20_000, "model": "of-their-own"}
+    first = world.submit(**sizes)
+    world.turns(2)
+    flat = (SizeSteps(1, 1, 1.0), SizeSteps(1, 2, 1.0), SizeSteps(1, 4, 1.0))
+    world.controller.jobs.set(first, size_steps=flat)
+    world.store.request_state(first, StateRequest.HOLD)
+    world.turns(40)
+    second = world.submit(**sizes)
+    world.turns(2)
+    assert any(line.endswith("with one more like these it would be no faster.") for line in world.why(second))
     world.store.close()
