@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-import numpy as np
-
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
-from muster.service.learned_sizes import LearnedSizes
+from muster.service.simulated_models import seconds_at_share, seconds_on, times_usual
 from muster.service.store.rows import AllocationInterval, JobRow, State
-from muster.speed.gains import network_for, stages_of
-from muster.speed.input_pipeline import model_table
-from muster.speed.rates import reference_seconds
+from muster.workload.models import Model
 
 GUESSED_SECONDS = 3600.0
 """Left of a job of which nothing is known: said wherever an estimate goes by it."""
@@ -63,20 +59,15 @@ def coarse_turn(rows: Sequence[JobRow], seconds: Sequence[float], status: Daemon
     return turn if turn > status.round_seconds else None
 
 
-def held_by_job(held: Collection[AllocationInterval]) -> Mapping[int, list[NodeAllocation[str]]]:
-    """Return what each job holds on its nodes with GPUs."""
+def held_by_job(
+    held: Collection[AllocationInterval], cluster: Cluster
+) -> Mapping[int, list[NodeAllocation[str]]]:
+    """Return what each job holds on nodes of the cluster with GPUs."""
     found: dict[int, list[NodeAllocation[str]]] = defaultdict(list)
     for interval in held:
-        if interval.allocation.gpus > 0:
+        if interval.allocation.gpus > 0 and interval.allocation.node in cluster.node_index:
             found[interval.job].append(interval.allocation)
     return found
-
-
-def in_proportion(row: JobRow, held: Sequence[NodeAllocation[str]]) -> float:
-    """Return the GPUs that a job holds over those that it asks for; 1 for one that keeps its size or holds none."""
-    if not row.request.changes_size or not held:
-        return 1.0
-    return sum(here.gpus for here in held) / row.usual_gpus
 
 
 def seconds_left(row: JobRow, work: float | None) -> float | None:
@@ -94,36 +85,23 @@ def seconds_left(row: JobRow, work: float | None) -> float | None:
 
 
 def seconds_of_work(
-    row: JobRow,
-    status: DaemonStatus,
-    held: Sequence[NodeAllocation[str]],
-    now: float,
-    learned: LearnedSizes,
+    row: JobRow, model: Model | None, held: Sequence[NodeAllocation[str]], cluster: Cluster, now: float
 ) -> float | None:
     """Until the work of a job is done on the GPUs that it asks for; None where it is not known.
 
-    At the speed that it last reported, else at its model's with a proportional share. `learned` has the measured steps
-    of all jobs.
+    At the speed that it last reported, else at its model's with a proportional share.
     """
     if row.request.steps is None:
         return None
     steps = max(row.request.steps - row.steps_done, 0.0)
     if row.steps_per_second > 0:
-        work = steps / row.steps_per_second * _usual_over(row, held, status.cluster, learned)
+        work = steps / row.steps_per_second * times_usual(row, model, held, cluster)
+    elif model is None:
+        return None
     else:
-        model = status.models().get((row.request.model or "").lower())
-        if model is None:
-            return None
-        cluster = status.cluster
-        share = np.array([cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s])
-        seconds = reference_seconds(model_table([model]), 0, share / cluster.total_gpus)
-        done = 0.0
-        if held and (since := _silent_for(row, now)):
-            network = network_for(model, cluster)
-            done = (
-                since / stages_of(model, cluster, held, row.usual_gpus * row.request.gpu_share, network).total
-            )
-        work = (steps - done) * seconds
+        silent = _silent_for(row, now)
+        done = silent / seconds_on(row, model, held, cluster) if held and silent else 0.0
+        work = (steps - done) * seconds_at_share(model, cluster)
     return min(max(work, _LEAST_SECONDS), _MOST_SECONDS)
 
 
@@ -131,17 +109,3 @@ def _silent_for(row: JobRow, now: float) -> float:
     """Return the seconds of the present start if it has not reported; a job reports every few seconds or never."""
     silent = row.state is State.RUNNING and row.steps_done <= row.steps_before
     return now - row.last_start if silent and row.last_start is not None else 0.0
-
-
-def _usual_over(
-    row: JobRow, held: Sequence[NodeAllocation[str]], cluster: Cluster, learned: LearnedSizes
-) -> float:
-    """Return how many times as long as on the GPUs that it holds a step takes on those that it asks for.
-
-    By the sizes that were measured; else it is as fast as its GPUs are many.
-    """
-    if not row.request.changes_size or not held:
-        return 1.0
-    gpus = round(sum(here.gpus for here in held))
-    known = learned.usual_over(row, gpus, cluster.most_gpus_per_node)
-    return in_proportion(row, held) if known is None else known

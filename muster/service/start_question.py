@@ -21,6 +21,7 @@ from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import JobRequest
+from muster.service.simulated_models import simulated_model, times_usual
 from muster.service.simulated_queue import (
     GUESSED_SECONDS,
     NoEstimate,
@@ -28,7 +29,6 @@ from muster.service.simulated_queue import (
     coarse_turn,
     competing,
     held_by_job,
-    in_proportion,
     seconds_left,
     seconds_of_work,
 )
@@ -72,16 +72,24 @@ def question_of(
     if not living and not shapes:
         raise NoEstimate("no waiting job could start")
     rows = [*living, *shapes]
-    held = held_by_job(seen.held)
+    whole, by_job = status.cluster, held_by_job(seen.held, status.cluster)
+    held = [by_job.get(row.id, ()) for row in rows]
     learned = LearnedSizes.of([*seen.ended, *living])
-    work = [seconds_of_work(row, status, held.get(row.id, ()), seen.now, learned) for row in rows]
-    sizes = [in_proportion(row, held.get(row.id, ())) for row in rows]
+    known_models = status.models()
+    models = [
+        simulated_model(row, known_models.get((row.request.model or "").lower()), here, learned, whole)
+        for row, here in zip(rows, held, strict=True)
+    ]
+    seen_rows = list(zip(rows, models, held, strict=True))
+    work = [seconds_of_work(*one, whole, seen.now) for one in seen_rows]
+    sizes = [times_usual(*one, whole) for one in seen_rows]
     ended = [row for row in seen.ended if row.first_start is not None and row.run_seconds > 0]
     known, guessed = (work, 0) if ended else _guessed(rows, work, sizes)
     believed = pl.Series("believed_seconds", work, pl.Float64)
     jobs = _frame(rows, known, sizes, seen.now).with_columns(believed)
+    names = pl.Series([None if model is None else model.name for model in models], dtype=pl.String)
+    jobs = jobs.with_columns(names.fill_null(jobs["model"]).alias("model"))
     running = sum(row.state is State.RUNNING for row in living)
-    models = dict(status.models())
     state = QueueState(
         seen.now,
         jobs.head(running),
@@ -104,7 +112,8 @@ def question_of(
     )
     ones = [jobs.slice(len(living) + at, 1) for at in range(len(shapes))]
     draws = draws if state.draws_differ else 1
-    return StartQuestion(state, ones, cluster, name, settings, models, options, draws, guessed)
+    named = {**known_models, **{model.name: model for model in models if model is not None}}
+    return StartQuestion(state, ones, cluster, name, settings, named, options, draws, guessed)
 
 
 def shapes_of(request: JobRequest, user: str, now: float) -> list[JobRow]:

@@ -15,6 +15,7 @@ from muster.service.daemon_status import DaemonStatus
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
+from muster.service.simulated_models import simulated_model
 from muster.service.simulated_queue import NoEstimate, seconds_of_work
 from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import AllocationInterval, JobRow, SizeSteps, State
@@ -142,6 +143,12 @@ def test_a_simulation_leaves_out_only_jobs_that_fit_nowhere(tmp_path: Path) -> N
         expected(rows[2:], status)
 
 
+def test_a_job_that_keeps_more_than_there_is_is_left_out(tmp_path: Path) -> None:
+    """Its owner allows one GPU, but its script keeps four."""
+    kept = replace(row(1, gpus=2, min_gpus=1, max_gpus=4, steps=100), fixed_gpus=4)
+    assert starts(expected([kept, row(2, steps=100)], a_status(tmp_path, "1x2gpu"))) == about({2: 0.0})
+
+
 def test_jobs_without_gpus_and_of_changing_size_are_simulated(tmp_path: Path) -> None:
     rows = [
         row(1, gpus=0, cpus=1, memory_gb=1, steps=100),
@@ -170,5 +177,52 @@ def test_work_left_goes_by_the_measured_steps_of_a_model(tmp_path: Path) -> None
     held = [NodeAllocation("node-0", (0, 1, 2, 3), 4.0, 4.0)]
     for model, work in (("own", 1000.0), ("unlike", 4000.0)):
         running = row(2, State.RUNNING, model=model, **sizes)
-        seconds = seconds_of_work(running, status, held, 0.0, LearnedSizes.of([other, running]))
+        learned = LearnedSizes.of([other, running])
+        simulated = simulated_model(running, None, held, learned, status.cluster)
+        seconds = seconds_of_work(running, simulated, held, status.cluster, 0.0)
         assert seconds == pytest.approx(work, rel=0.01)
+
+
+FLAT = tuple(SizeSteps(1, gpus, 1.0) for gpus in (1, 2, 4))
+HALVED = tuple(SizeSteps(1, gpus, 1.0 / gpus) for gpus in (1, 2, 4))
+
+
+@pytest.mark.parametrize("preemptible", [False, True])
+@pytest.mark.parametrize("model", [None, "of-their-own", "gnmt"])
+@pytest.mark.parametrize("steps", [FLAT, HALVED])
+def test_an_estimate_has_the_measured_speed_of_each_size(
+    tmp_path: Path, steps: tuple[SizeSteps, ...], model: str | None, preemptible: bool
+) -> None:
+    """A job on four GPUs that asks for one has 1,000 s to go, on fewer as its steps say."""
+    status = replace(
+        a_status(tmp_path, "1x4gpu,16cpu,200gb"), policy=live_scheduler("gittins+joint", {}, 60.0)
+    )
+    sizes: dict[str, Any] = {"gpus": 1, "min_gpus": 1, "max_gpus": 4, "model": model}
+    running = row(1, State.RUNNING, steps=1000, preemptible=preemptible, **sizes)
+    running = replace(running, size_steps=steps)
+    (node,) = status.cluster.nodes
+    whole = NodeAllocation(node.name, (0, 1, 2, 3), node.cpus, node.memory_gb, node.storage_gb_per_s)
+    held = [AllocationInterval(1, 1, whole, 0.0)]
+    assert ends(expected([running], status, held=held))[1] == pytest.approx(1000.0, rel=0.01)
+    beside = ends(expected([running, row(2, gpus=2, steps=4000)], status, held=held))
+    if preemptible and steps == FLAT:  # It shrinks, which costs it nothing but the restart.
+        assert beside == pytest.approx({1: 1060.0, 2: 4060.0}, rel=0.01)
+    else:
+        assert beside == pytest.approx({1: 1000.0, 2: 5000.0}, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("here", "work"),
+    [
+        (NodeAllocation("gone", (0, 1, 2, 3)), 1000.0),
+        (NodeAllocation("node-0", (0, 1, 2, 3)), 4000.0),
+    ],
+)
+def test_work_left_is_finite_where_a_model_says_nothing(
+    tmp_path: Path, here: NodeAllocation[str], work: float
+) -> None:
+    """A job with a step a second holds GPUs of a node that has gone, or no CPU for the input of its model."""
+    status = a_status(tmp_path, "1x4gpu,16cpu,200gb")
+    running = row(1, State.RUNNING, gpus=1, min_gpus=1, max_gpus=4, steps=1000, model="resnet50")
+    seen = SeenQueue(0.0, [running], [], [AllocationInterval(1, 1, here, 0.0)], ClosedNodes())
+    assert question_of(seen, status, 1).state.running["known_seconds"].to_list() == [work]
