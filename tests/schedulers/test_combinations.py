@@ -106,6 +106,16 @@ def test_workers_do_not_stop_for_a_gang_without_a_place() -> None:
 
 
 @pytest.mark.parametrize("stated", [UNRATED, {}])
+def test_workers_have_the_memory_that_gangs_hardly_use(stated: dict[str, Any]) -> None:
+    """A gang holds all memory of the node for as long as it runs alone."""
+    gang = GNMT | {"model": "resnet50", "iterations": 20_000.0}
+    coming = sized_job(submit_seconds=100.0, gpus=1, max_workers=1, servers=1, iterations=500.0, **stated)
+    result = run(jobs_of(gang, coming), parse_cluster("1x4gpu,32cpu,125gb"), "gittins+joint")
+    assert column(result, "start_seconds") == [0, 100]
+    assert column(result, "moves") == [0, 0]
+
+
+@pytest.mark.parametrize("stated", [UNRATED, {}])
 def test_elastic_jobs_do_not_stop_for_workers_under_sjf(stated: dict[str, Any]) -> None:
     elastic = GNMT | {"iterations": 20_000.0, "min_gpus": 1, "max_gpus": 2}
     trace = jobs_of(elastic, *[sized_job(submit_seconds=1_500.0, iterations=500.0, **stated)] * 3)

@@ -13,10 +13,12 @@ import numpy as np
 from muster.cluster.ledger import DoesNotFit
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
 from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
+from muster.schedulers.allocation.fair_share import least_fair_demand
 from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.assured import worth_of_assured
 from muster.schedulers.joint.within_limits import goes_on, within_limits
+from muster.schedulers.reasons import PLACED
 from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem, sizing_problem
@@ -56,6 +58,37 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     knapsack does not choose make room, and come back where they were if nothing took it; under an order that stops no
     job none does. Returns the waiting jobs of one size for which running ones made room.
     """
+    jobs, sized = snapshot.jobs, ~jobs_of_one_size(snapshot)
+    at, answer, frame = _sizes(snapshot, proposal, ranked, weight)
+    left = at[~sized[at] & jobs.running[at] & (answer.workers == 0)]
+    held = {
+        job: snapshot.ledger.shares(int(snapshot.ledger.books.heads[job]))
+        for job in jobs.index[left].tolist()
+    }
+    for job in held:
+        proposal.transaction.release(job)
+    others_come = at[~sized[at] & jobs.waiting[at] & (answer.workers > 0)]
+    frame = replace(frame, makes_room=len(others_come) > 0)
+    places, of_sized, mark = _only(answer, sized[at]), at[sized[at]], proposal.transaction.mark()
+    unplaced = _place(snapshot, proposal, frame, places, of_sized)
+    if unplaced and not snapshot.resize_restarts:
+        proposal.transaction.undo(mark)
+        _cut_to_least(snapshot, proposal)
+        if _place(snapshot, proposal, frame, places, of_sized) >= unplaced:
+            proposal.transaction.undo(mark)
+            _place(snapshot, proposal, frame, places, of_sized)
+    for job, shares in held.items():
+        try:
+            proposal.transaction.put(job, shares)
+        except DoesNotFit:
+            continue
+    return others_come
+
+
+def _sizes(
+    snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Floats
+) -> tuple[Ints, SizingSolution, _BesideOthers]:
+    """Return the jobs of whole GPUs that run or may be served, their sizes, and the frame that chose them."""
     jobs = snapshot.jobs
     ranked, limits = within_limits(jobs, ranked, proposal.limits, goes_on(snapshot))
     sized, served = ~jobs_of_one_size(snapshot), np.zeros(len(jobs), np.bool_)
@@ -80,23 +113,25 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
             question = replace(question, pinned=jobs.running[at])
     by_job = np.zeros((len(snapshot.table), 3))
     by_job[jobs.index] = np.column_stack([weight, jobs.gpus, proposal.assured])
-    answer = frame.beside_pinned(question, by_job)
-    left = at[~sized[at] & jobs.running[at] & (answer.workers == 0)]
-    held = {
-        job: snapshot.ledger.shares(int(snapshot.ledger.books.heads[job]))
-        for job in jobs.index[left].tolist()
-    }
-    for job in held:
-        proposal.transaction.release(job)
-    others_come = at[~sized[at] & jobs.waiting[at] & (answer.workers > 0)]
-    frame = replace(frame, makes_room=len(others_come) > 0)
-    _place(snapshot, proposal, frame, _only(answer, sized[at]), at[sized[at]])
-    for job, shares in held.items():
-        try:
-            proposal.transaction.put(job, shares)
-        except DoesNotFit:
-            continue
-    return others_come
+    return at, frame.beside_pinned(question, by_job), frame
+
+
+def _cut_to_least(snapshot: Snapshot, proposal: Proposal) -> None:
+    """Leave gangs on whole GPUs the least that was measured of their models, or their requests, of what they hold.
+
+    What jobs with servers do not take of the rest, they have back when they are placed.
+    """
+    jobs, ledger = snapshot.jobs, snapshot.ledger
+    least = least_fair_demand(snapshot, snapshot.resource_profiles.below_share) / MICRO
+    gangs = jobs_of_one_size(snapshot) & (jobs.gpu_milli == WHOLE) & goes_on(snapshot)
+    for at in np.flatnonzero(gangs).tolist():
+        number = int(jobs.index[at])
+        cut = []
+        for share in ledger.shares(int(ledger.books.heads[number])):
+            amounts = np.minimum(share.amounts, least[at] * len(share.gpu_ids)).tolist()
+            _, cpus, memory_gb, storage, *_ = amounts
+            cut.append(replace(share, cpus=cpus, memory_gb=memory_gb, storage_gb_per_s=storage))
+        proposal.transaction.put(number, cut)
 
 
 def _with_most_gpus(question: SizingProblem, most: Floats) -> SizingProblem:
@@ -107,8 +142,8 @@ def _with_most_gpus(question: SizingProblem, most: Floats) -> SizingProblem:
     return replace(question, demands=Demands(demands.worker, demands.server, limit))
 
 
-def _place(snapshot: Snapshot, proposal: Proposal, frame: Smd, answer: SizingSolution, at: Ints) -> None:
-    """Place the jobs at these positions with their sizes, and write their reasons."""
+def _place(snapshot: Snapshot, proposal: Proposal, frame: Smd, answer: SizingSolution, at: Ints) -> int:
+    """Place the jobs at these positions with their sizes, and write their reasons; how many find no place."""
     here = replace(snapshot, jobs=snapshot.jobs.at(at))
     question = sizing_problem(here, layers_known=True, reserved=False, least_seconds=_INTERVAL_SECONDS)
     part = replace(
@@ -123,6 +158,7 @@ def _place(snapshot: Snapshot, proposal: Proposal, frame: Smd, answer: SizingSol
         part.reason_a,
         part.reason_b,
     )
+    return int(np.count_nonzero((answer.workers > 0) & (part.reasons != PLACED)))
 
 
 def _only(answer: SizingSolution, kept: Bools) -> SizingSolution:
