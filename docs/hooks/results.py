@@ -27,7 +27,8 @@ _CAPACITY = (
     (
         "`capacity.csv`",
         "`nodes` (more than now), `gpus` (in all), `seconds` (the figure of the target: mean over the phases of the "
-        "scheduler's clocks), `deviation_seconds` (standard deviation), `left_out` (jobs), `meets`",
+        "scheduler's clocks), `deviation_seconds` (standard deviation); jobs that are not in the figure: `left_out` "
+        "(never fit), `unfinished`, `timed_out`, `cancelled`; `meets`",
     ),
     ("`capacity.md`", "the answer and the same rows"),
 )

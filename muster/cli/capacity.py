@@ -129,6 +129,7 @@ def capacity(
 def _print(points: Sequence[CapacityPoint], target: Target) -> None:
     from muster.sweep.capacity import rows_of
 
-    header = (*_HEADER[:2], target.figure, *_HEADER[3:])
-    for row in (header, *rows_of(points)):
-        print("".join(f"{cell:>12}" for cell in row))
+    lacking = "not in the figure" if any(point.missing for point in points) else ""
+    header = (*_HEADER[:2], target.figure, *_HEADER[3:], lacking)
+    for *cells, missing in (header, *rows_of(points)):
+        print(("".join(f"{cell:>12}" for cell in cells) + f"  {missing}").rstrip())

@@ -30,6 +30,13 @@ _ADD = re.compile(r"(?P<kind>\S+) nodes (?P<first>\d+)\.\.(?P<last>\d+)(?: step 
 _TARGET = re.compile(r"(?P<statistic>\S+) (?P<what>wait|jct) ?< ?(?P<limit>.+)")
 _STATISTICS = ("mean", *QUANTILES, "max")
 _MOST_POINTS = 200
+MISSING = {
+    "left_out": "refused",
+    "unfinished": "unfinished",
+    "timed_out": "timed_out",
+    "cancelled": "cancelled",
+}
+"""Kinds of jobs that are not in the figure, by their name here; the name in `summary.json`."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,10 @@ class Target:
         """The figure of a run, in seconds; None if no job completed."""
         value: float | None = summary[f"{self.what}_seconds"][self.statistic]
         return value
+
+    def met_by(self, seconds: float | None) -> bool:
+        """Whether a figure is within the bound; never where no job completed."""
+        return seconds is not None and seconds < self.limit
 
     @property
     def figure(self) -> str:
@@ -68,8 +79,20 @@ class CapacityPoint:
     deviation_seconds: float
     left_out: int
     """Jobs that can never run on so many nodes, with --skip-impossible: they are not in the figure."""
+    unfinished: int
+    """Jobs that have not ended when the run ends, of the phase with the most; not in the figure."""
+    timed_out: int
+    """Jobs that end at their time limit, of the phase with the most; not in the figure."""
+    cancelled: int
+    """Jobs that the scheduler cancels, of the phase with the most; not in the figure."""
     meets: bool
-    """Never where jobs are left out that other numbers of nodes hold."""
+    """Never where the figure lacks jobs that it must have: see `_tolerated`."""
+
+    @property
+    def missing(self) -> str:
+        """The jobs that are not in the figure, as `2 unfinished, 1 timed out`."""
+        counts = {kind.replace("_", " "): getattr(self, kind) for kind in MISSING}
+        return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
 
 
 @dataclass(frozen=True)
@@ -77,7 +100,8 @@ class CapacityResult:
     """What one run of one number of nodes says."""
 
     seconds: float | None
-    left_out: int
+    missing: Mapping[str, int]
+    """Jobs that are not in the figure, by the kinds of `MISSING`."""
     notes: tuple[str, ...]
 
 
@@ -138,7 +162,8 @@ class CapacityRun:
         summary = summarise(inputs.run(inputs.scheduler(self.scheduler), report).record)
         known = {*inputs.trace.notes, *inputs.cluster.notes}
         notes = tuple(note for note in summary["notes"] if note not in known)
-        return CapacityResult(self.target.of(summary), summary["refused"], notes)
+        missing = {name: summary[kind] for name, kind in MISSING.items()}
+        return CapacityResult(self.target.of(summary), missing, notes)
 
 
 def runs_of(inputs: Inputs, scheduler: str, added: Added, target: Target) -> dict[str, CapacityRun]:
@@ -186,36 +211,51 @@ def curve_of(
 ) -> list[CapacityPoint]:
     """The figures by number of nodes."""
     points = []
-    unavoidable = min(result.left_out for result in results.values())
     for count in added.counts:
         found = [result for name, result in results.items() if name.startswith(f"{count}/")]
-        left_out = found[0].left_out
+        missing = {kind: max(result.missing[kind] for result in found) for kind in MISSING}
         known = [result.seconds for result in found if result.seconds is not None]
         seconds = float(np.mean(known)) if known else None
         deviation = float(np.std(known)) if known else 0.0
         gpus = inputs.cluster.total_gpus + count * added.like.gpus
-        meets = seconds is not None and seconds < target.limit and left_out == unavoidable
-        points.append(CapacityPoint(count, gpus, seconds, deviation, left_out, meets))
-    return points
+        points.append(CapacityPoint(count, gpus, seconds, deviation, **missing, meets=False))
+    tolerated = _tolerated(points)
+    return [
+        replace(point, meets=target.met_by(point.seconds) and not _too_many(point, tolerated))
+        for point in points
+    ]
+
+
+def _tolerated(points: Sequence[CapacityPoint]) -> dict[str, int]:
+    """How many jobs of each kind a figure may lack and yet meet the target.
+
+    Jobs that never fit and those that reach their time limit may be missing where they are missing with every number
+    of nodes. A job that does not finish waits without end, and a cancelled one has lost its work.
+    """
+    return {
+        kind: 0 if kind in ("unfinished", "cancelled") else min(getattr(point, kind) for point in points)
+        for kind in MISSING
+    }
+
+
+def _too_many(point: CapacityPoint, tolerated: Mapping[str, int]) -> bool:
+    """Whether the figure of a number of nodes lacks jobs that it must have."""
+    return any(getattr(point, kind) > most for kind, most in tolerated.items())
 
 
 def answer_of(points: Sequence[CapacityPoint], added: Added, target: Target) -> str:
-    """The least number of nodes that meets the target, or that none does, in a sentence."""
+    """The least number of nodes that meets the target, or that none does, in a sentence; then what the figures lack."""
+    tolerated = _tolerated(points)
+    whole = [point for point in points if not _too_many(point, tolerated)]
+    lacking = "".join(_missing_sentences(points, tolerated))
     meets = [point for point in points if point.meets]
-    unavoidable = min(point.left_out for point in points)
-    too_small = [point.nodes for point in points if point.left_out > unavoidable]
-    without = (
-        f" With {', '.join(map(str, too_small))} more, jobs are left out that fit on more nodes: not met."
-        if too_small
-        else ""
-    )
     if not meets:
-        known = [point for point in points if point.seconds is not None and point.left_out == unavoidable]
+        known = [point for point in whole if point.seconds is not None]
         least = min(known, key=lambda point: point.seconds or 0.0) if known else None
         best = "" if least is None else f"; the least is {duration(least.seconds)} with {least.nodes} more"
-        return f"No number of more nodes that was tried meets {target}{best}.{without}"
+        return f"No number of more nodes that was tried meets {target}{best}.{lacking}"
     first = meets[0]
-    later = [point.nodes for point in points if point.nodes > first.nodes and not point.meets]
+    later = [point.nodes for point in whole if point.nodes > first.nodes and not point.meets]
     but = f" With {', '.join(map(str, later))} it is missed again: the figure is not smooth." if later else ""
     close = (
         " It is met by less than the phases of the scheduler's clocks change it."
@@ -227,11 +267,37 @@ def answer_of(points: Sequence[CapacityPoint], added: Added, target: Target) -> 
     more = f"1 more node of {kind} meets" if first.nodes == 1 else f"{first.nodes} more nodes of {kind} meet"
     if first.nodes == 0:
         more = "Without more nodes the cluster meets"
-    return f"{more} {target}: {duration(first.seconds)}.{but}{close}{without}"
+    return f"{more} {target}: {duration(first.seconds)}.{but}{close}{lacking}"
 
 
-def rows_of(points: Sequence[CapacityPoint]) -> list[tuple[str, str, str, str, str]]:
-    """The curve as a table: more nodes, GPUs, figure, its deviation, whether it meets the target."""
+def _missing_sentences(points: Sequence[CapacityPoint], tolerated: Mapping[str, int]) -> list[str]:
+    """With which numbers of nodes the figure lacks jobs that it must have, and what every figure lacks."""
+    found = []
+    if nodes := _nodes_with_more(points, "left_out", tolerated):
+        found.append(f" With {nodes} more, jobs are left out that fit on more nodes: not met.")
+    for kind, one, several in (
+        ("unfinished", "does not finish", "do not finish"),
+        ("cancelled", "is cancelled", "are cancelled"),
+        ("timed_out", "reaches its time limit", "reach their time limit"),
+    ):
+        most, fewest = max(getattr(point, kind) for point in points), tolerated[kind]
+        if nodes := _nodes_with_more(points, kind, tolerated):
+            than = f", with others {fewest:,}" if fewest else ""
+            jobs = f"{counted(most, 'job')} {one if most == 1 else several}"
+            found.append(f" With {nodes} more, {'' if most == 1 else 'up to '}{jobs}{than}: not met.")
+        elif fewest:
+            jobs = f"{counted(fewest, 'job')} {one if fewest == 1 else several}"
+            found.append(f" With any number {jobs}: not in the figures.")
+    return found
+
+
+def _nodes_with_more(points: Sequence[CapacityPoint], kind: str, tolerated: Mapping[str, int]) -> str:
+    """The numbers of nodes whose figure lacks more jobs of a kind than it may."""
+    return ", ".join(str(point.nodes) for point in points if getattr(point, kind) > tolerated[kind])
+
+
+def rows_of(points: Sequence[CapacityPoint]) -> list[tuple[str, ...]]:
+    """The curve as a table: more nodes, GPUs, figure, its deviation, whether it meets the target, jobs not in it."""
     return [
         (
             str(point.nodes),
@@ -239,6 +305,7 @@ def rows_of(points: Sequence[CapacityPoint]) -> list[tuple[str, str, str, str, s
             duration(point.seconds),
             duration(point.deviation_seconds) if point.deviation_seconds else UNKNOWN,
             "yes" if point.meets else "no",
+            point.missing,
         )
         for point in points
     ]

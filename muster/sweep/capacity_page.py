@@ -12,7 +12,7 @@ from muster.formatting import UNKNOWN, common_unit, counted, duration, in_unit
 from muster.palette import LIGHT
 from muster.report.drawing import FULL, Chart, ChartSpace, data, fitted, time_unit
 from muster.report.frame import FORMATS
-from muster.sweep.capacity import Added, CapacityPoint, Target, answer_of
+from muster.sweep.capacity import MISSING, Added, CapacityPoint, Target, answer_of
 from muster.sweep.page import Section, Table, write_sections
 
 _HEIGHT, _LABEL_DY = 320, 18
@@ -35,6 +35,7 @@ def write_capacity_page(
 
 def _table(points: Sequence[CapacityPoint], target: Target) -> Table:
     unit = common_unit(point.seconds for point in points)
+    lacking = any(point.missing for point in points)
     rows = [
         (
             str(point.nodes),
@@ -42,6 +43,7 @@ def _table(points: Sequence[CapacityPoint], target: Target) -> Table:
             in_unit(point.seconds, unit),
             in_unit(point.deviation_seconds, unit) if point.deviation_seconds else UNKNOWN,
             "yes" if point.meets else "no",
+            *([point.missing or UNKNOWN] if lacking else []),
         )
         for point in points
     ]
@@ -51,6 +53,7 @@ def _table(points: Sequence[CapacityPoint], target: Target) -> Table:
         f"{target.figure}, {unit.name}",
         f"Standard deviation, {unit.name}",
         f"Meets {target}",
+        *(["Jobs not in the figure"] if lacking else []),
     )
     return Table("", header, rows)
 
@@ -74,7 +77,8 @@ def capacity_chart(points: Sequence[CapacityPoint], added: Added, target: Target
             "high": (value + point.deviation_seconds) / unit,
             "first": point.nodes == first,
             "words": f"{counted(point.nodes, 'more node')}, {counted(point.gpus, 'GPU')}: "
-            f"{target.figure} {duration(value)}, {'meets' if point.meets else 'misses'} {target}",
+            f"{target.figure} {duration(value)}, {'meets' if point.meets else 'misses'} {target}"
+            f"{f'; not in the figure: {point.missing}' if point.missing else ''}",
         }
         for point, value in zip(points, seconds, strict=True)
     ]
@@ -130,6 +134,7 @@ def capacity_chart(points: Sequence[CapacityPoint], added: Added, target: Target
             "seconds": point.seconds,
             "deviation_seconds": point.deviation_seconds,
             "target_seconds": target.limit,
+            **{kind: getattr(point, kind) for kind in MISSING},
             "meets": point.meets,
         }
         for point in points

@@ -127,6 +127,54 @@ def test_nodes_that_hold_fewer_jobs_do_not_meet_the_target(muster: Muster, tmp_p
     assert "left out 1 job that cluster 1x8h100 could never hold: d" in found.err
 
 
+def test_jobs_that_never_finish_miss_the_target(muster: Muster, tmp_path: Path) -> None:
+    """Tenant b may hold 8 GPUs and asks for 16: its job waits without end, however many nodes there are."""
+    path, out = tmp_path / "jobs.csv", tmp_path / "out"
+    rows = ["1,0,8,7200,a", "2,60,16,3600,b", "3,60,8,600,a"]
+    path.write_text("\n".join(["job_id,submit_seconds,gpus,duration_seconds,tenant", *rows]) + "\n")
+    asked = ("--add", "1x8gpu nodes 0..1", "--target", "max wait < 10min", "--set", "limits=b:8")
+    found = muster(
+        *("capacity", str(path), "--cluster", "2x8gpu", "--scheduler", "quota+fifo", "--out", str(out)),
+        *asked,
+    )
+    assert "No number of more nodes that was tried meets max wait < 10.0 min." in found.out
+    assert "With 0, 1 more, 1 job does not finish: not met." in found.out
+    assert [line.split()[-2:] for line in found.out.splitlines()[1:3]] == [["1", "unfinished"]] * 2
+    curve = json.loads((out / "capacity.json").read_text())["curve"]
+    assert [(one["unfinished"], one["meets"]) for one in curve] == [(1, False)] * 2
+    page = (out / "report.html").read_text()
+    assert "1 job does not finish" in page
+    assert "Jobs not in the figure" in page
+    assert "not in the figure: 1 unfinished" in page
+
+
+@pytest.mark.parametrize(
+    ("long", "timed_out", "says"),
+    [
+        ([36000], [1, 0], "With 0 more, 1 job reaches its time limit: not met."),
+        ([40000], [1, 1], "With any number 1 job reaches its time limit: not in the figures."),
+        ([36000, 40000], [2, 1], "With 0 more, up to 2 jobs reach their time limit, with others 1: not met."),
+    ],
+)
+def test_jobs_ended_at_their_limits_are_counted(
+    muster: Muster, tmp_path: Path, long: list[int], timed_out: list[int], says: str
+) -> None:
+    """On one node jobs take turns, and what restarts cost brings one to its limit; one of 40,000 s is always ended."""
+    path, out = tmp_path / "jobs.csv", tmp_path / "out"
+    rows = ["2,0,8,3000,3600", "3,10,8,600,3600"]
+    rows += [f"long-{at},{at * 1_000_000},8,{seconds},36000" for at, seconds in enumerate(long)]
+    path.write_text(
+        "\n".join(["job_id,submit_seconds,gpus,duration_seconds,time_limit_seconds", *rows]) + "\n"
+    )
+    cluster = ("--cluster", "1x8gpu", "--scheduler", "las", "--end-at-limit", "--out", str(out))
+    asked = ("--add", "1x8gpu nodes 0..2 step 2", "--target", "max wait < 1d")
+    answer = json.loads(muster("capacity", str(path), *cluster, *asked, "--json").out)
+    curve = answer["curve"]
+    assert [one["timed_out"] for one in curve] == timed_out
+    assert [one["meets"] for one in curve] == [count == timed_out[-1] for count in timed_out]
+    assert says in answer["answer"]
+
+
 def test_nodes_of_another_kind_can_be_added(muster: Muster, trace: str, tmp_path: Path) -> None:
     add = "1x8a100,24cpu,500gb nodes 3..3"
     found = ask(muster, trace, tmp_path / "out", "--add", add, "--target", "p50 wait < 1h", "--json")
