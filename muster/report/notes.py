@@ -166,12 +166,14 @@ def command(runs: Sequence[Mapping[str, Any]]) -> str:
     flags += [(f"--{what}", str(named[what])) for what in ("map", "models", "layers") if what in named]
     flags += [("--scheduler", name) for name in dict.fromkeys(str(run["scheduler"]["name"]) for run in runs)]
     settings = first.get("settings") or {}
-    flags += [(flag, _flag_value(settings[name])) for name, flag in FLAGS.items() if settings.get(name)]
+    flags += [
+        (flag, _flag_value(settings[name]))
+        for name, flag in FLAGS.items()
+        if settings.get(name) or (name == "restart_cost_seconds" and settings.get(name) is not None)
+    ]
     flags += [("--rules", str(first["rules"].get("name", "exact"))), ("--knowledge", str(first["knowledge"]))]
     flags.append(("--seed", str(first.get("seed", 0))))
-    of_runs = [dict(_scheduler_settings(run)) for run in runs]
-    shared = [item for item in of_runs[0].items() if all(item in own.items() for own in of_runs)]
-    flags += [("--set", f"{name}={value}") for name, value in shared]
+    flags += [("--set", f"{name}={value}") for name, value in _settings_alike(runs)]
     flags.append(("--out", "out"))
     verb = "compare" if len(runs) > 1 else "simulate"
     return formatting.command_lines(verb, str(first["trace"]["source"]), flags)
@@ -196,15 +198,29 @@ def provenance(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _settings_alike(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The settings of the schedulers, as `--set` takes them, without those that two of them have set differently."""
+    leaves = [leaf for run in runs for leaf in _settings(run)]
+    first = dict(reversed(leaves))
+    different = {name for name, value in leaves if value != first[name]}
+    alike = {name: value for name, value in leaves if name not in different and _is_set(value)}
+    return [(name, formatting.typed(value)) for name, value in alike.items()]
+
+
 def _scheduler_settings(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The scheduler's settings as `--set` takes them; those of a part as `PART.SETTING`."""
+    """The scheduler's settings that are set, as `--set` takes them."""
+    return [(name, formatting.typed(value)) for name, value in _settings(run) if _is_set(value)]
+
+
+def _settings(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The scheduler's settings; those of a part as `PART.SETTING`."""
     leaves: list[tuple[str, Any]] = []
     for name, value in (run["scheduler"].get("settings") or {}).items():
         if isinstance(value, Mapping):
             leaves += [(f"{name}.{inner}", setting) for inner, setting in value.items()]
         else:
             leaves.append((str(name), value))
-    return [(name, formatting.typed(value)) for name, value in leaves if _is_set(value)]
+    return leaves
 
 
 def _is_set(value: Any) -> bool:

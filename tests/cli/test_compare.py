@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from muster.report.notes import command
 
 from .conftest import GPUS_ALONE, TRACE, Outcome, muster_process
 from .test_simulate import BROKEN
@@ -46,6 +49,41 @@ def test_runs_stand_in_the_order_asked_for(compared: tuple[Path, Outcome]) -> No
     assert comparison.keys() == {"runs", "figures"}
     assert comparison["runs"] == answer["runs"] == [row["run"] for row in comparison["figures"]]
     assert (folder / "both" / "report.html").stat().st_size > 10_000
+
+
+def test_the_command_has_settings_of_single_schedulers(muster: Muster, tmp_path: Path) -> None:
+    """And a restart cost of 0 s, which is not the default."""
+    trace, first, again = tmp_path / "trace.csv", tmp_path / "first", tmp_path / "again"
+    trace.write_text(TRACE)
+    names = ("quota+fifo", "las", "slurm")
+    settings = ("--set", "limits=b:8", "--set", "quantum_seconds=50", "--set", "bf_interval=5")
+    given = ("--cluster", "1x8gpu", "--restart-cost", "0", *settings, "--out", first)
+    done = muster("compare", trace, *(word for name in names for word in ("--scheduler", name)), *given)
+    assert done.status == 0, done.err
+    written = json.loads((first / "comparison.json").read_text())
+    runs = [json.loads((first / run / "run.json").read_text()) for run in written["runs"]]
+    text = command(runs)
+    for flag in ("--restart-cost 0", "limits=b:8", "las.quantum_seconds=50", "bf_interval=5"):
+        assert flag in text
+    typed = shlex.split(text.replace("\\\n", ""))
+    assert muster(*typed[1:-1], again).status == 0
+    figures = json.loads((again / "comparison.json").read_text())["figures"]
+    assert [{**one, "run": ""} for one in figures] == [{**one, "run": ""} for one in written["figures"]]
+
+
+def test_a_setting_that_differs_is_not_in_the_command() -> None:
+    def run(settings: dict[str, object]) -> dict[str, object]:
+        named = {
+            "trace": {"source": "t.csv"},
+            "cluster": {"name": "1x8gpu"},
+            "rules": {},
+            "knowledge": "oracle",
+        }
+        return {**named, "scheduler": {"name": "las", "settings": settings}}
+
+    text = command([run({"lease_seconds": None, "strict": True}), run({"lease_seconds": 60, "strict": True})])
+    assert "lease_seconds" not in text
+    assert "--set strict=true" in text
 
 
 def test_a_run_in_company_is_the_run_alone(
