@@ -89,7 +89,7 @@ def calibrate(
         return
     _print(scheduler, figures)
     if config:
-        given_as = " ".join(f"--set {key}={value}" for key, value in config.settings.items())
+        given_as = " ".join(f"--set {key}={value}" for key, value in inputs.settings.items())
         print(f"The same settings elsewhere: {given_as}")
 
 

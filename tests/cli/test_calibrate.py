@@ -111,6 +111,9 @@ def test_calibrate_takes_the_settings_of_a_site(muster: Muster, log: Path, tmp_p
     assert found.status == 0
     assert "The same settings elsewhere: --set bf_interval=7\n" in found.out
     assert "SchedulerParameters that are not simulated: bf_busy_nodes" in found.err
+    own = ("--set", "bf_interval=5", "--set", "priority_tier=hi:10")
+    said = muster(*command, *own).out.splitlines()[-1]
+    assert said == "The same settings elsewhere: --set bf_interval=5 --set priority_tier=hi:10"
 
 
 def test_calibrate_needs_recorded_starts(muster: Muster, tmp_path: Path) -> None:
