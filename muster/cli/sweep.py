@@ -90,10 +90,12 @@ def sweep(
         return
     from rich.console import Console
 
-    from muster.sweep.show import terminal_tables
+    from muster.sweep.show import not_completed, terminal_tables
 
     for table in terminal_tables(means):
         Console().print(table)
+    for note in not_completed(means):
+        print(note)
     print(f"The page with charts: {out / 'report.html'}")
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from muster import formatting
-from muster.report.metrics import value_at
+from muster.report.metrics import complete_the_same_jobs, value_at
 
 Show = Callable[[float | None], str]
 TIME = None
@@ -34,6 +34,8 @@ class Figure:
     """-1 less, 1 more, 0 neither."""
     compared: bool = False
     """Whether the ratio to the first scheduler says something."""
+    of_completed: bool = False
+    """Whether it is of the completed jobs, so that none is best where runs complete different ones."""
 
     def of(self, summary: Mapping[str, Any]) -> float | None:
         """The figure of one run; None where it has none."""
@@ -65,19 +67,31 @@ class FigureColumn:
 
 
 FIGURES: Sequence[Figure] = (
-    Figure("jct_seconds.mean", "Completion time", "mean", "mean\nJCT", TIME, compared=True),
-    Figure("jct_seconds.p50", "Completion time", "median", "p50\nJCT", TIME, compared=True),
-    Figure("jct_seconds.p99", "Completion time", "99th\u00a0%", "p99\nJCT", TIME, compared=True),
-    Figure("wait_seconds.mean", "Wait", "mean", "mean\nwait", TIME, compared=True),
-    Figure("wait_seconds.p99", "Wait", "99th\u00a0%", "p99\nwait", TIME, compared=True),
-    Figure("slowdown.mean", "Slowdown", "mean", "slow-\ndown", formatting.number),
-    Figure("makespan_seconds", "Makespan", "", "make-\nspan", TIME, compared=True),
+    Figure(
+        "jct_seconds.mean", "Completion time", "mean", "mean\nJCT", TIME, compared=True, of_completed=True
+    ),
+    Figure(
+        "jct_seconds.p50", "Completion time", "median", "p50\nJCT", TIME, compared=True, of_completed=True
+    ),
+    Figure(
+        "jct_seconds.p99",
+        "Completion time",
+        "99th\u00a0%",
+        "p99\nJCT",
+        TIME,
+        compared=True,
+        of_completed=True,
+    ),
+    Figure("wait_seconds.mean", "Wait", "mean", "mean\nwait", TIME, compared=True, of_completed=True),
+    Figure("wait_seconds.p99", "Wait", "99th\u00a0%", "p99\nwait", TIME, compared=True, of_completed=True),
+    Figure("slowdown.mean", "Slowdown", "mean", "slow-\ndown", formatting.number, of_completed=True),
+    Figure("makespan_seconds", "Makespan", "", "make-\nspan", TIME, compared=True, of_completed=True),
     Figure("utilization.gpu", "GPUs in use", "", "GPU\nuse", formatting.percent, better=1),
     Figure("fragmentation", "Fragmen\u00adtation", "", "frag-\nments", formatting.percent),
     Figure("preemptions", "Preemp\u00adtions", "", "preemp-\ntions", formatting.number, better=0),
     Figure("restart_loss", "Lost to restarts", "", "re-\nstarts", formatting.percent),
-    Figure("fairness.rho_mean", "Unfairness ρ", "mean", "ρ\nmean", formatting.number),
-    Figure("fairness.rho_max", "Unfairness ρ", "worst", "ρ\nmax", formatting.number),
+    Figure("fairness.rho_mean", "Unfairness ρ", "mean", "ρ\nmean", formatting.number, of_completed=True),
+    Figure("fairness.rho_max", "Unfairness ρ", "worst", "ρ\nmax", formatting.number, of_completed=True),
 )
 TENANT_FIGURE = Figure("fairness.jain", "Fairness", "tenants", "Jain", formatting.number, better=1)
 UTILITY_FIGURES: Sequence[Figure] = (
@@ -119,13 +133,14 @@ def time_column(seconds: Sequence[float | None]) -> tuple[Show, str]:
 
 
 def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> FigureColumn:
-    """A figure of all runs: best marked where there are several and they differ as shown."""
+    """A figure of all runs: best marked where there are several, of the same jobs, and they differ as shown."""
     values = [figure.of(summary) for summary in summaries]
     show, unit = figure.show_in(values)
     texts = [show(value) for value in values]
     known = [value for value in values if value is not None]
     best_text = ""
-    if figure.better and len(set(texts)) > 1 and known:
+    rivals = not figure.of_completed or complete_the_same_jobs(summaries)
+    if figure.better and len(set(texts)) > 1 and known and rivals:
         best_text = show(max(known, key=lambda value: figure.better * value))
     cells = [
         FigureCell(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.formatting import change, counted, duration, three_figures
+from muster.report.metrics import complete_the_same_jobs
 
 CLEARLY = 1.01
 """A mean that differs by less than this factor is the same."""
@@ -17,10 +18,7 @@ def best_run(summaries: Sequence[Mapping[str, Any]]) -> int | None:
     Those that no run could hold are left out of all.
     """
     jcts = [summary["jct_seconds"]["mean"] for summary in summaries]
-    of_other_jobs = (
-        any(one["unfinished"] for one in summaries) or len({one["refused"] for one in summaries}) > 1
-    )
-    if len(jcts) < 2 or None in jcts or of_other_jobs:
+    if len(jcts) < 2 or None in jcts or not complete_the_same_jobs(summaries):
         return None
     return min(range(len(jcts)), key=lambda run: (jcts[run], run))
 
@@ -29,7 +27,7 @@ def finding(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> str
     """The run with the shortest mean completion time against the first run, and against the best of the rest.
 
     Where it has another cluster and another scheduler, what each of them does alone takes the place of the latter.
-    Empty for a single run, and where runs leave jobs unfinished.
+    Empty for a single run, and where `best_run` knows no best.
     """
     best = best_run(summaries)
     if best is None:

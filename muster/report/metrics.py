@@ -7,7 +7,7 @@ taken in a fixed order, so the same record gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,14 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
     if measured_cost is not None:
         summary["measured"] = dict(measured_cost)
     return summary
+
+
+def complete_the_same_jobs(summaries: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the means of these runs are of the same jobs: all of those measured, but for those that no run holds."""
+    measured = {(summary["jobs"], summary["refused"]) for summary in summaries}
+    return len(measured) == 1 and not any(
+        summary[kind] for summary in summaries for kind in NOT_COMPLETED if kind != "refused"
+    )
 
 
 def value_at(summary: Mapping[str, Any], path: str) -> Any:

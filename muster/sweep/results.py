@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from muster.report.comparison import row_of
+from muster.report.metrics import NOT_COMPLETED
 from muster.sweep.grid import Point
 from muster.sweep.pieces import name_of
 from muster.sweep.statistics import Estimate, estimate, relative_difference
@@ -31,7 +32,7 @@ FIGURES = (
 )
 """Columns of a comparison of which a sweep has means."""
 
-COUNTS = ("jobs", "completed", "unfinished", "refused")
+COUNTS = ("jobs", "completed", *NOT_COMPLETED)
 PLACE = ("workload", "load", "load_unit", "cluster", "options", "scheduler")
 """What distinguishes a mean over seeds from the others."""
 
@@ -59,8 +60,8 @@ class Mean:
     """By column; None where a seed has no such figure."""
     against_first: Mapping[str, Estimate | None]
     """The relative difference to the first scheduler on the same seeds; None where it says nothing."""
-    unfinished: int
-    """Jobs of all seeds that are not in the figures."""
+    not_completed: Mapping[str, int]
+    """Jobs of all seeds that are not in the figures, by kind, as `timed_out`."""
 
     @property
     def setting(self) -> tuple[str, str, str]:
@@ -103,7 +104,7 @@ def means_of(cells: pl.DataFrame) -> list[Mean]:
                 against_first={
                     name: None if rows is first else _difference(rows[name], first[name]) for name in FIGURES
                 },
-                unfinished=int((rows["unfinished"] + rows["refused"]).sum()),
+                not_completed={kind: int(rows[kind].sum()) for kind in NOT_COMPLETED},
             )
         )
     return found

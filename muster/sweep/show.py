@@ -10,6 +10,7 @@ from rich.table import Table as TerminalTable
 
 from muster import formatting
 from muster.report.drawing import Chart, time_unit
+from muster.report.metrics import NOT_COMPLETED
 from muster.sweep.charts import Spot, load_chart, point_chart
 from muster.sweep.page import Section, Table
 from muster.sweep.results import Mean
@@ -64,13 +65,26 @@ def terminal_tables(means: Sequence[Mean]) -> list[TerminalTable]:
     return tables
 
 
+def not_completed(means: Sequence[Mean]) -> list[str]:
+    """For each scheduler that did not complete all jobs, how many are not in its figures and why."""
+    notes = []
+    for scheduler in dict.fromkeys(mean.scheduler for mean in means):
+        own = [mean.not_completed for mean in means if mean.scheduler == scheduler]
+        counts = {kind: sum(one[kind] for one in own) for kind in NOT_COMPLETED}
+        missing = [f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items() if count]
+        if missing:
+            notes.append(f"{scheduler}: {', '.join(missing)}; these jobs are not in the figures.")
+    return notes
+
+
 def sections_of(means: Sequence[Mean]) -> list[Section]:
     """What the page shows: a section a figure, charts before tables."""
     first = means[0].scheduler
     difference = Section(
         f"{DIFFERENCE.title}: {first}",
         [
-            "Differences are taken on the same seed, so that what a seed does to both is out; below 0 is shorter."
+            "Differences are taken on the same seed, so that what a seed does to both is out; below 0 is shorter.",
+            *not_completed(means),
         ],
         _tables(means, lambda mean: mean.against_first[DIFFERENCE.column], _percent),
         _difference_charts(means),
@@ -86,14 +100,7 @@ def sections_of(means: Sequence[Mean]) -> list[Section]:
         )
         for shown in SHOWN
     ]
-    unfinished = sum(mean.unfinished for mean in means)
-    notes = (
-        [
-            f"{formatting.counted(unfinished, 'job')} did not finish or were refused; they are not in the figures."
-        ]
-        if unfinished
-        else []
-    )
+    notes = not_completed(means)
     several = len({mean.scheduler for mean in means}) > 1
     return [
         Section(sections[0].title, [*sections[0].paragraphs, *notes], sections[0].tables, sections[0].charts),

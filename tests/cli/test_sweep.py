@@ -112,6 +112,27 @@ def test_what_was_cleaned_and_left_out_is_printed_once(muster: Muster, tmp_path:
     assert done.err.count("sacct.txt: left out 1 job that cluster 1x8gpu could never hold: 2\n") == 1
 
 
+def test_jobs_that_do_not_complete_are_counted_by_kind(muster: Muster, tmp_path: Path) -> None:
+    """Under las jobs 1 and 2 take turns, and restarts bring one to its limit: its mean is of two jobs alone."""
+    head, out = "job_id,submit_seconds,gpus,duration_seconds,time_limit_seconds", tmp_path / "out"
+    rows = ["1,0,8,36000,36000", "2,0,8,3000,3600", "3,10,8,600,3600"]
+    (tmp_path / "trace.csv").write_text("\n".join([head, *rows]) + "\n")
+    lines = (
+        f'traces = "{tmp_path / "trace.csv"}"',
+        'clusters = "1x8gpu"',
+        "options = [{ end_at_limit = true }]",
+    )
+    (tmp_path / "sweep.toml").write_text("\n".join(['schedulers = ["fifo", "las"]', *lines]) + "\n")
+    done = muster("sweep", tmp_path / "sweep.toml", "--out", out, "--workers", "1")
+    note = "las: 1 timed out; these jobs are not in the figures."
+    assert note in done.out, done.err
+    assert (out / "report.html").read_text().count(note) == 2
+    cells = pl.read_csv(out / "cells.csv")
+    assert cells.select("completed", "timed_out", "cancelled").rows() == [(3, 0, 0), (2, 1, 0)]
+    means = json.loads((out / "sweep.json").read_text())["means"]
+    assert [mean["not_completed"]["timed_out"] for mean in means] == [0, 1]
+
+
 def test_a_note_names_the_schedulers_that_it_is_about(muster: Muster, tmp_path: Path) -> None:
     trace = tmp_path / "deadlines.csv"
     trace.write_text(

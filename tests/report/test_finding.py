@@ -9,18 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.report.finding import finding
+from muster.report.metrics import NOT_COMPLETED
 
 
 def run(
-    wait: float, jct: float | None, unfinished: int = 0, tenants: Sequence[float] = (), makespan: float = 1.0
+    wait: float, jct: float | None, tenants: Sequence[float] = (), makespan: float = 1.0
 ) -> dict[str, Any]:
     """The part of a summary that a finding needs."""
     means = {"wait_seconds": {"mean": wait}, "jct_seconds": {"mean": jct}}
     of_tenants = [{"tenant": f"t{at}", "jct_seconds": {"mean": mean}} for at, mean in enumerate(tenants)]
     return {
         **means,
-        "unfinished": unfinished,
-        "refused": 0,
+        "jobs": 3,
+        **dict.fromkeys(NOT_COMPLETED, 0),
         "tenants": of_tenants,
         "makespan_seconds": makespan,
         "cluster": "now",
@@ -77,8 +78,8 @@ def test_no_difference_is_no_finding_of_one() -> None:
 
 
 def test_runs_that_leave_jobs_out_are_not_compared() -> None:
-    assert finding(["fifo", "mine"], [run(600, 7200), run(60, 720, unfinished=1)]) == ""
-    assert finding(["fifo", "mine"], [run(600, 7200), run(60, 720) | {"refused": 1}]) == ""
+    for of_others in (*({kind: 1} for kind in NOT_COMPLETED), {"jobs": 2}):
+        assert finding(["fifo", "mine"], [run(600, 7200), run(60, 720) | of_others]) == "", of_others
     both = [one | {"refused": 1} for one in (run(600, 7200), run(60, 720))]
     assert finding(["fifo", "mine"], both).startswith("mine shortens")
     assert finding(["fifo", "mine"], [run(600, 7200), run(0, None)]) == ""

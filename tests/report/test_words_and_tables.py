@@ -25,6 +25,7 @@ from muster.formatting import (
     unbroken,
 )
 from muster.report import summarise
+from muster.report.figures import FIGURES, column
 from muster.report.terminal import comparison_table
 from muster.sweep.page import Table
 from tests.report.hand_made import ORDERS, scheduled
@@ -182,6 +183,16 @@ def test_best_is_bold_and_the_first_has_no_ratio() -> None:
     assert not re.search(rf"\x1b\[1m *{re.escape(in_unit(means[0], unit))}", fifo)
     assert "×" not in fifo
     assert f"{means[1] / means[0]:.2f}×" in ratios
+
+
+def test_no_time_is_best_where_runs_end_jobs_undone() -> None:
+    """Only the use of the GPUs, which counts all jobs, is better in one of them."""
+    summaries = [summarise(scheduled(order, jobs=40)) for order in ("fifo", "sjf")]
+    summaries[0]["utilization"]["gpu"] = 0.5
+    killed = [summaries[0], {**summaries[1], "timed_out": 1}]
+    best = {figure.path for figure in FIGURES if any(cell.best for cell in column(figure, killed).cells)}
+    assert "utilization.gpu" in best
+    assert best <= {"utilization.gpu", "fragmentation", "restart_loss"}
 
 
 def test_a_single_run_has_nothing_to_be_best_of() -> None:
