@@ -119,7 +119,7 @@ def _write_history(folder: Path, inputs: Inputs) -> dict[str, dict[str, Any]]:
 
     if not has_starts(inputs.trace):
         return {}
-    record = recorded(inputs.trace, inputs.cluster)
+    record = recorded(inputs.trace, inputs.cluster, inputs.options.measure)
     summary = summary_of(record)
     (folder / RECORDED).mkdir()
     record.write(folder / RECORDED)

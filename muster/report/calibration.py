@@ -15,12 +15,13 @@ _SAME_SECONDS = 1.0
 
 
 def calibration(recorded: pl.DataFrame, runs: Sequence[pl.DataFrame]) -> dict[str, Any]:
-    """The figures of runs of one scheduler beside the record; jobs that have a start in all of them count.
+    """The figures of runs of one scheduler beside the record; measured jobs that have a start in all of them count.
 
     All tables are jobs tables of a record. Figures of the runs are means over the runs, which differ in the phases of
     the scheduler's clocks.
     """
-    table = recorded.select("job_id", "submit_seconds", "start_seconds").drop_nulls()
+    measured = recorded.filter("measured")
+    table = measured.select("job_id", "submit_seconds", "start_seconds").drop_nulls()
     for number, run in enumerate(runs):
         starts = run.select("job_id", pl.col("start_seconds").alias(f"run{number}")).drop_nulls()
         table = table.join(starts, on="job_id", how="inner", maintain_order="left")
@@ -32,7 +33,7 @@ def calibration(recorded: pl.DataFrame, runs: Sequence[pl.DataFrame]) -> dict[st
     means = [wait["mean"] or 0.0 for wait in waits]
     return {
         "jobs": table.height,
-        "jobs_in_log": recorded.height,
+        "jobs_in_log": measured.height,
         "runs": len(runs),
         "recorded_wait_seconds": distribution(pl.Series(start - submit)),
         "simulated_wait_seconds": _over_runs(_mean, waits),
@@ -45,12 +46,12 @@ def calibration(recorded: pl.DataFrame, runs: Sequence[pl.DataFrame]) -> dict[st
 
 
 def first_divergence(recorded: pl.DataFrame, run: pl.DataFrame) -> dict[str, Any] | None:
-    """The first job that one of them starts more than a second before the other, and what the log held then.
+    """The first measured job that one starts more than a second before the other, and what the log held then.
 
     First by the earlier one of its two starts; None where there is no such job. Logs have whole seconds.
     """
     simulated = run.select("job_id", pl.col("start_seconds").alias("simulated")).drop_nulls()
-    starts = recorded.drop_nulls("start_seconds").join(simulated, on="job_id", how="inner")
+    starts = recorded.filter("measured").drop_nulls("start_seconds").join(simulated, on="job_id", how="inner")
     apart = starts.filter((pl.col("start_seconds") - pl.col("simulated")).abs() > _SAME_SECONDS)
     if apart.is_empty():
         return None

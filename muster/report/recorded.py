@@ -11,7 +11,7 @@ import polars as pl
 from muster.cluster import Cluster
 from muster.report.metrics import summarise
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, CompactTable, Record
-from muster.workload.trace import Trace
+from muster.workload.trace import Trace, in_range
 
 RECORDED = "recorded"
 """The name of the row in a comparison."""
@@ -32,8 +32,11 @@ def summary_of(record: Record) -> dict[str, Any]:
     return {**summarise(record), "fragmentation": None}
 
 
-def recorded(trace: Trace, cluster: Cluster) -> Record:
-    """The recorded history: a job without a recorded end ends after its duration. Nodes are not known."""
+def recorded(trace: Trace, cluster: Cluster, measure: tuple[int, int] | None = None) -> Record:
+    """The recorded history: a job without a recorded end ends after its duration. Nodes are not known.
+
+    With `measure`, jobs with ids from the first to the last number count in the statistics; without it, all do.
+    """
     jobs = trace.jobs.sort("submit_seconds", maintain_order=True)
     gpus = jobs["gpus"] * (jobs["gpu_milli"] / 1000)
     duration = jobs["duration_seconds"]
@@ -55,7 +58,7 @@ def recorded(trace: Trace, cluster: Cluster) -> Record:
         "preemptions": jobs["requeues"],
         "deadline_seconds": jobs["deadline_seconds"],
         "outcome": ended.replace_strict({True: "completed", False: "unfinished"}, return_dtype=pl.String),
-        "measured": pl.repeat(value=True, n=len(jobs), eager=True),
+        "measured": in_range(jobs["job_id"], measure),
     }
     held = {
         "job_id": jobs["job_id"].filter(ended),

@@ -44,7 +44,7 @@ from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table, untyped_cluster_note
 from muster.workload.models import Model, shipped_models
 from muster.workload.sized import RIGID
-from muster.workload.trace import Trace
+from muster.workload.trace import Trace, in_range
 from muster.workload.traces.columns import LOG_COLUMNS, NAMES
 
 _NOISE_STREAM = 0xBE11EF
@@ -312,11 +312,9 @@ def _measured(table: JobTable, options: Options, continued: Continued | None) ->
         return possible & continued.awaited
     if options.measure is None:
         return possible
-    first, last = options.measure
-    numbers = table.ids.cast(pl.Int64, strict=False).to_frame("number")
-    inside = numbers.select(pl.col("number").is_between(first, last).fill_null(False))["number"].to_numpy()
-    measured: Bools = possible & inside
+    measured: Bools = possible & in_range(table.ids, options.measure).to_numpy()
     if not measured.any():
+        first, last = options.measure
         what = "no job of the trace has an id in this range; the statistics would be empty"
         raise InputError(Problem("--measure", what, found=f"{first}:{last}"))
     return measured

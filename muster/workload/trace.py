@@ -57,6 +57,13 @@ class Trace:
         return self.jobs.columns[len(NAMES) :]
 
 
+def in_range(ids: pl.Series, numbers: tuple[int, int] | None) -> pl.Series:
+    """Which job ids are a number from the first to the last one; without numbers, all."""
+    if numbers is None:
+        return pl.repeat(value=True, n=len(ids), eager=True)
+    return ids.cast(pl.Int64, strict=False).is_between(*numbers).fill_null(value=False)
+
+
 def read_trace(
     path: Path | str,
     kind: str = "auto",

@@ -124,6 +124,18 @@ def test_calibrate_needs_recorded_starts(muster: Muster, tmp_path: Path) -> None
     assert "no job has a start in this log" in refused.err
 
 
+def test_compare_measures_the_same_jobs_of_the_log(muster: Muster, log: Path, tmp_path: Path) -> None:
+    """Jobs 1 and 2 waited 12 s and 8 s in the log, and 9 s and 13 s under fifo; job 0 did not wait."""
+    out = tmp_path / "out"
+    flags = ("--cluster", "1x1gpu", "--scheduler", "fifo", "--measure", "1:2", "--out", str(out), "--json")
+    content = json.loads(muster("compare", str(log), *flags).out)
+    recorded, (fifo,) = content["recorded"], content["summaries"]
+    assert recorded["jobs"] == fifo["jobs"] == 2
+    assert recorded["wait_seconds"]["mean"] == pytest.approx(10)
+    assert fifo["wait_seconds"]["mean"] == pytest.approx(11)
+    assert "mean wait 10.0 s in the log and 11.0 s under fifo" in (out / "report.html").read_text()
+
+
 def test_compare_shows_the_recorded_history_first(muster: Muster, log: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = muster(
