@@ -77,7 +77,7 @@ def calibrate(
         if note not in known:
             print(note, file=sys.stderr)
     runs = [record.jobs for record in records]
-    log = recorded(inputs.trace, inputs.cluster).jobs
+    log = recorded(inputs.trace, inputs.cluster, inputs.options.measure).jobs
     figures = {
         **calibration(log, runs),
         "first_divergence": first_divergence(log, runs[0]),

@@ -116,6 +116,20 @@ def test_calibrate_takes_the_settings_of_a_site(muster: Muster, log: Path, tmp_p
     assert said == "The same settings elsewhere: --set bf_interval=5 --set priority_tier=hi:10"
 
 
+def test_calibrate_counts_measured_jobs_alone(muster: Muster, log: Path) -> None:
+    """Jobs 0 and 2 waited 0 s and 8 s, and wait 0 s and 13 s here; job 7, the first to diverge, is not measured."""
+    text = log.read_text().replace("1,1,1,5", "7,1,1,5")
+    log.write_text(text)
+    command = ("calibrate", str(log), "--cluster", "1x1gpu", "--scheduler", "fifo", "--measure", "0:2")
+    figures = json.loads(muster(*command, "--json").out)
+    assert (figures["jobs"], figures["jobs_in_log"]) == (2, 2)
+    assert figures["recorded_wait_seconds"]["mean"] == pytest.approx(4)
+    assert figures["simulated_wait_seconds"]["mean"] == pytest.approx(6.5)
+    assert figures["start_error_p50_seconds"] == pytest.approx(2.5)
+    assert figures["first_divergence"]["job_id"] == "2"
+    assert figures["first_divergence"]["gpus_held"] == figures["most_gpus_held"] == 1
+
+
 def test_calibrate_needs_recorded_starts(muster: Muster, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("job_id,submit_seconds,gpus,duration_seconds\n0,0,1,10\n")
