@@ -75,6 +75,9 @@ def read_site(
     if gone:
         what = f"{counted(gone, 'job')} of a partition or a type of GPU that no node has now: not simulated"
         found = replace(found, notes=(*found.notes, what))
+    if site.too_large:
+        what = f"{counted(len(site.too_large), 'job')} that the cluster of now cannot hold: not simulated"
+        found = replace(found, notes=(*found.notes, what))
     sources = ((str(log), whole.notes), (cluster, found.notes), (str(slurm_config or cluster), config.notes))
     return site, [(source, note) for source, own in sources for note in own]
 

@@ -17,6 +17,8 @@ from muster.cluster.ledger_arrays import Bools
 from muster.formatting import HOUR, UNKNOWN, counted, duration, percent
 from muster.report.recorded import has_starts
 from muster.schedulers.backfill.slurm_cycles import SlurmCycles
+from muster.schedulers.registry import build
+from muster.simulation import never_able
 from muster.slurm_partitions import PartitionLimits
 from muster.workload.jobs import without_nodes
 from muster.workload.trace import Trace
@@ -103,9 +105,23 @@ class Site:
         return self.partitions.get(partition, np.ones(len(self.cluster.nodes), np.bool_))
 
     @cached_property
+    def too_large(self) -> tuple[str, ...]:
+        """Jobs that the cluster of now cannot hold, though it has nodes of their partition and type of GPU."""
+        placed = self.trace.jobs.filter(~without_nodes(self.trace, self.cluster))
+        if placed.is_empty():
+            return ()
+        return never_able(
+            replace(self.trace, jobs=placed, lines=None), self.cluster, build(self.scheduler, self.settings)
+        )
+
+    @cached_property
     def newest(self) -> Trace:
-        """The jobs that a simulation takes: none of a partition or a type of GPU that no node has now."""
-        able = self.trace.jobs.filter(~without_nodes(self.trace, self.cluster))
+        """The jobs that a simulation takes: none that the cluster of now cannot hold.
+
+        So all trials are of the same jobs: what a larger cluster alone can hold would lengthen its waits.
+        """
+        placed = self.trace.jobs.filter(~without_nodes(self.trace, self.cluster))
+        able = placed.filter(~pl.col("job_id").is_in(self.too_large))
         jobs = able.sort("submit_seconds", maintain_order=True).tail(self.twin_jobs)
         zero = jobs["submit_seconds"].min()
         moments = [pl.col(name) - zero for name in ("submit_seconds", "start_seconds", "end_seconds")]

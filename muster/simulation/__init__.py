@@ -8,7 +8,7 @@ from muster.simulation.engine import PlanRefused, Progress
 from muster.simulation.failures import Failures
 from muster.simulation.options import Options
 from muster.simulation.rules import EXACT, Rules, rules_named
-from muster.simulation.simulate import Cost, Run, simulate
+from muster.simulation.simulate import Cost, Run, never_able, simulate
 
 __all__ = [
     "EXACT",
@@ -19,6 +19,7 @@ __all__ = [
     "Progress",
     "Rules",
     "Run",
+    "never_able",
     "rules_named",
     "simulate",
 ]

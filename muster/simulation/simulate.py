@@ -198,6 +198,13 @@ def _refused_plans_of(scheduler: Scheduler) -> Iterator[None]:
         raise InputError(problem) from refused
 
 
+def never_able(trace: Trace, cluster: Cluster, scheduler: Scheduler) -> tuple[str, ...]:
+    """The ids of the jobs that the empty cluster could not hold under a scheduler."""
+    options = Options(skip_impossible=True)
+    table, _ = _prepared(trace, cluster, shipped_models(), options, None)
+    return set_impossible_aside(table, cluster, trace, options, honoured(scheduler))
+
+
 def _prepared(
     trace: Trace,
     cluster: Cluster,

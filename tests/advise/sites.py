@@ -43,9 +43,15 @@ def node(name: str, *, gpus: int = 4, cpus: int = 8, partitions: str = "a") -> s
 
 
 def site(folder: Path, jobs: Sequence[str], nodes: Sequence[str]) -> Site:
+    return site_and_notes(folder, jobs, nodes)[0]
+
+
+def site_and_notes(
+    folder: Path, jobs: Sequence[str], nodes: Sequence[str]
+) -> tuple[Site, list[tuple[str, str]]]:
     log, cluster = folder / "sacct.txt", folder / "scontrol.txt"
     log.write_text("\n".join([HEADER, *jobs]) + "\n")
     cluster.write_text(
         "ClusterName = hand\nSchedulerParameters = bf_interval=5\n\n" + "\n\n".join(nodes) + "\n"
     )
-    return read_site(log, str(cluster))[0]
+    return read_site(log, str(cluster))

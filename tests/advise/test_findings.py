@@ -11,7 +11,7 @@ from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding, occupa
 from muster.advise.trial import Waits
 from muster.parallel import run_all
 
-from .sites import job, node, site
+from .sites import job, node, site, site_and_notes
 
 NODES = (node("n1"), node("n2"))
 
@@ -91,6 +91,22 @@ def test_a_gang_of_two_nodes_is_not_kept_by_fragments(tmp_path: Path) -> None:
         job("3", (0, 30, 60), "n1,n2", 4, 4),
     ]
     assert judged("fragmentation", tmp_path, jobs).status == NOTHING
+
+
+def test_more_nodes_are_tried_with_jobs_that_fit_today(tmp_path: Path) -> None:
+    # Job 3 needs three nodes: with a third one it would run, and others would wait for it.
+    jobs = [job(str(at), (0, 30 * at, 30 * at + 30), "n1,n2", 8, 8) for at in range(3)]
+    jobs += [job("3", (1, 90, 150), "n1,n2", 12, 12)]
+    jobs += [job(str(at), (2, 30 * at, 30 * at + 30), "n1", 4, 4) for at in (5, 6)]
+    today, notes = site_and_notes(tmp_path, jobs, NODES)
+    assert "1 job that the cluster of now cannot hold: not simulated" in [note for _, note in notes]
+    assert today.newest.jobs["job_id"].to_list() == ["0", "1", "2", "5", "6"]
+    assert today.twin is not None
+    assert today.twin.jobs == 5
+    found = QUESTIONS["more-nodes"](today)
+    without = QUESTIONS["more-nodes"](site(tmp_path, [*jobs[:3], *jobs[4:]], NODES))
+    assert found.rows[0][3] != "0 s"
+    assert found.rows == without.rows
 
 
 def test_gangs_on_more_nodes_than_needed_are_scattered(tmp_path: Path) -> None:
