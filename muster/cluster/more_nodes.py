@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from muster.cluster.description import PARTITION, Cluster, Node
 from muster.problems import InputError, Problem
 
 
-def with_more(cluster: Cluster, like: Node, count: int) -> Cluster:
-    """The cluster with so many more nodes like one of its own, in that node's rack and under new names."""
+def with_more(cluster: Cluster, like: Node, count: int, notes: Sequence[str] = ()) -> Cluster:
+    """The cluster with so many more nodes like one, under new names; in a rack of their own where there are several.
+
+    `notes` are what is to be said of the added nodes; of none, nothing is.
+    """
     names, number = set(cluster.node_index), 0
     added: list[Node] = []
     while len(added) < count:
         if (name := f"{like.name}-added-{number}") not in names:
             added.append(replace(like, name=name))
         number += 1
-    return replace(cluster, nodes=(*cluster.nodes, *added)) if added else cluster
+    return _with_nodes(cluster, added, notes) if added else cluster
 
 
 def joined(cluster: Cluster, other: Cluster, name: str) -> Cluster:
@@ -25,37 +29,54 @@ def joined(cluster: Cluster, other: Cluster, name: str) -> Cluster:
     Where the first cluster has one rack, the others stand in it too. Where it has partitions and the others have none,
     they are in each of them: a job with a partition could not use them otherwise.
     """
-    partitions = _partitions(cluster) if not _partitions(other) else ()
-    racks = cluster.racks if len(cluster.racks) == 1 else (*cluster.racks, _free_name("added", cluster.racks))
+    partitions = _partitions(cluster.nodes) if not _partitions(other.nodes) else ()
     added: list[Node] = []
     taken = set(cluster.node_index)
     for node in other.nodes:
         labels = (*node.labels, *partitions)
-        added.append(replace(node, name=_free_name(node.name, taken), rack=len(racks) - 1, labels=labels))
+        added.append(replace(node, name=_free_name(node.name, taken), labels=labels))
         taken.add(added[-1].name)
-    names = ", ".join(partition.removeprefix(PARTITION) for partition in partitions)
-    notes = (
-        (*cluster.notes, f"{name}: the added nodes are in each partition: {names}")
-        if names
-        else cluster.notes
+    notes = [f"{name}: the added nodes are in each partition: {_names(partitions)}"] if partitions else []
+    return replace(_with_nodes(cluster, added, notes), name=name)
+
+
+def _with_nodes(cluster: Cluster, added: Sequence[Node], notes: Sequence[str]) -> Cluster:
+    """The cluster with these nodes, in its only rack or in one of their own, and with what is to be said of them."""
+    racks = cluster.racks if len(cluster.racks) == 1 else (*cluster.racks, _free_name("added", cluster.racks))
+    return replace(
+        cluster,
+        nodes=(*cluster.nodes, *(replace(node, rack=len(racks) - 1) for node in added)),
+        racks=racks,
+        notes=(*cluster.notes, *notes),
     )
-    return replace(cluster, name=name, nodes=(*cluster.nodes, *added), racks=racks, notes=notes)
 
 
-def _partitions(cluster: Cluster) -> tuple[str, ...]:
-    """The labels of its partitions."""
-    labels = (label for node in cluster.nodes for label in node.labels if label.startswith(PARTITION))
+def _partitions(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The labels of their partitions."""
+    labels = (label for node in nodes for label in node.labels if label.startswith(PARTITION))
     return tuple(dict.fromkeys(labels))
 
 
-def of_type(cluster: Cluster, gpu_type: str, flag: str) -> Node:
-    """A node with GPUs of a type, the first of the most frequent kind. InputError if there is none."""
+def _names(partitions: Iterable[str]) -> str:
+    return ", ".join(partition.removeprefix(PARTITION) for partition in partitions)
+
+
+def of_type(cluster: Cluster, gpu_type: str, flag: str) -> tuple[Node, list[str]]:
+    """A node with GPUs of a type, the first of the most frequent kind. InputError if there is none.
+
+    Where nodes of the type differ in their partitions, a note says which ones it has.
+    """
     alike = [node for node in cluster.nodes if node.gpus and node.gpu_type.casefold() == gpu_type.casefold()]
     if not alike:
         what = f"allowed: a type of GPU of cluster {cluster.name}: {', '.join(cluster.gpu_types)}"
         raise InputError(Problem(flag, what, found=gpu_type))
     kinds = [node.type_name for node in alike]
-    return next(node for node in alike if node.type_name == max(kinds, key=kinds.count))
+    found = next(node for node in alike if node.type_name == max(kinds, key=kinds.count))
+    if len({frozenset(_partitions([node])) for node in alike}) == 1:
+        return found, []
+    own = _names(_partitions([found])) or "none"
+    what = f"the added nodes are like {found.name}, in partition {own}; other nodes of this type are not"
+    return found, [f"{flag} {gpu_type}: {what}"]
 
 
 def _free_name(name: str, taken: object) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 
 from muster.cluster import Cluster, Node
 from muster.cluster.description import ANY_GPU
-from muster.cluster.more_nodes import of_type, with_more
+from muster.cluster.more_nodes import joined, of_type, with_more
 from muster.cluster.shipped import parse_cluster
 from muster.formatting import UNKNOWN, as_json_text, counted, duration, markdown_table
 from muster.inputs import Inputs
@@ -111,6 +111,11 @@ class Added:
 
     like: Node
     counts: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+    def to(self, cluster: Cluster, count: int) -> Cluster:
+        """The cluster with so many of these nodes."""
+        return with_more(cluster, self.like, count, self.notes)
 
 
 def parse_added(text: str, cluster: Cluster) -> Added:
@@ -123,19 +128,18 @@ def parse_added(text: str, cluster: Cluster) -> Added:
     if last < first or step < 1 or (last - first) // step >= _MOST_POINTS:
         what = f"allowed: FIRST up to LAST, a step from 1 on, at most {_MOST_POINTS} numbers of nodes"
         raise InputError(Problem("--add", what, found=text))
-    kind = match["kind"]
+    kind, counts = match["kind"], tuple(range(first, last + 1, step))
     if re.match(r"\d+x", kind):
-        nodes = parse_cluster(kind).nodes
-        if len(nodes) != 1:
+        more = parse_cluster(kind)
+        if len(more.nodes) != 1:
             what = (
                 f"allowed: one node, as 1{kind[kind.index('x') :]}; nodes FIRST..LAST says how many are added"
             )
             raise InputError(Problem("--add", what, found=kind))
-        like = nodes[0]
-        like = replace(like, rack=cluster.nodes[-1].rack)
-    else:
-        like = of_type(cluster, kind, "--add")
-    return Added(like, tuple(range(first, last + 1, step)))
+        both = joined(cluster, more, f"--add {kind}")
+        return Added(both.nodes[-1], counts, both.notes[len(cluster.notes) :])
+    like, notes = of_type(cluster, kind, "--add")
+    return Added(like, counts, notes=tuple(notes))
 
 
 def parse_target(text: str) -> Target:
@@ -154,13 +158,17 @@ class CapacityRun:
     scheduler: str
     target: Target
     inputs: Inputs
+    """With the cluster to which nodes are added."""
+    added: Added
+    count: int
 
     def __call__(self, report: Callable[[Any], None]) -> CapacityResult:
         """The figure, and what the run says beside it."""
         options = replace(self.inputs.options, records=False)
-        inputs = replace(self.inputs, options=options)
+        cluster = self.added.to(self.inputs.cluster, self.count)
+        inputs = replace(self.inputs, options=options, cluster=cluster)
         summary = summarise(inputs.run(inputs.scheduler(self.scheduler), report).record)
-        known = {*inputs.trace.notes, *inputs.cluster.notes}
+        known = {*inputs.trace.notes, *self.inputs.cluster.notes}
         notes = tuple(note for note in summary["notes"] if note not in known)
         missing = {name: summary[kind] for name, kind in MISSING.items()}
         return CapacityResult(self.target.of(summary), missing, notes)
@@ -170,11 +178,7 @@ def runs_of(inputs: Inputs, scheduler: str, added: Added, target: Target) -> dic
     """All runs of a curve, by `NODES/PHASE`."""
     phased = clock_phases(scheduler, inputs.settings, PHASES)
     return {
-        f"{count}/{number}": CapacityRun(
-            scheduler,
-            target,
-            replace(inputs, settings=settings, cluster=with_more(inputs.cluster, added.like, count)),
-        )
+        f"{count}/{number}": CapacityRun(scheduler, target, replace(inputs, settings=settings), added, count)
         for count in added.counts
         for number, settings in enumerate(phased)
     }

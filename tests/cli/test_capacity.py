@@ -16,6 +16,7 @@ import pytest
 from muster.cluster.shipped import parse_cluster
 from muster.formatting import counted, duration
 from muster.problems import InputError
+from muster.sweep.capacity import parse_added
 
 from .conftest import Outcome
 
@@ -181,6 +182,75 @@ def test_nodes_of_another_kind_can_be_added(muster: Muster, trace: str, tmp_path
     answer = json.loads(found.out)
     assert answer["node"] == {"gpus": 8, "gpu_type": "A100"}
     assert answer["curve"][0]["seconds"] == pytest.approx(SECONDS / 2)
+
+
+SITE = """\
+NodeName=n1 CPUTot=48 RealMemory=500000 Gres=gpu:8 State=IDLE Partitions=train
+NodeName=n2 CPUTot=48 RealMemory=500000 Gres=gpu:8 State=IDLE Partitions=train
+NodeName=n3 CPUTot=48 RealMemory=500000 Gres=gpu:8 State=IDLE Partitions=debug
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> tuple[str, str]:
+    """Jobs of one partition, and the nodes of two."""
+    jobs, nodes = tmp_path / "partition.csv", tmp_path / "scontrol.txt"
+    rows = [f"{at},0,8,{SECONDS:g},debug" for at in range(JOBS)]
+    jobs.write_text("\n".join(["job_id,submit_seconds,gpus,duration_seconds,partition", *rows]) + "\n")
+    nodes.write_text(SITE)
+    return str(jobs), str(nodes)
+
+
+def test_added_nodes_are_those_of_compare(muster: Muster, site: tuple[str, str], tmp_path: Path) -> None:
+    """In each partition: that of the jobs has one node, and three with two more."""
+    jobs, nodes = site
+    flags = ("--scheduler", "fifo", "--restart-cost", "0", "--json")
+    asked = (
+        "--add",
+        "1x8gpu,48cpu,524gb nodes 2..2",
+        "--target",
+        "mean wait < 1h",
+        "--out",
+        str(tmp_path / "a"),
+    )
+    found = muster("capacity", jobs, "--cluster", nodes, *flags, *asked)
+    more = ("--cluster", f"{nodes} + 2x8gpu,48cpu,524gb", "--out", str(tmp_path / "b"))
+    (summary,) = json.loads(muster("compare", jobs, *more, *flags).out)["summaries"]
+    seconds = json.loads(found.out)["curve"][0]["seconds"]
+    assert seconds == summary["wait_seconds"]["mean"] == pytest.approx(mean_wait(3))
+    assert "--add 1x8gpu,48cpu,524gb: the added nodes are in each partition: train, debug" in found.err
+
+
+def test_nodes_of_a_type_in_two_partitions_say_theirs(
+    muster: Muster, site: tuple[str, str], tmp_path: Path
+) -> None:
+    jobs, nodes = site
+    asked = (
+        "--add",
+        "gpu nodes 2..2",
+        "--target",
+        "mean wait < 1h",
+        "--json",
+        "--out",
+        str(tmp_path / "out"),
+    )
+    found = muster("capacity", jobs, "--cluster", nodes, "--scheduler", "fifo", "--restart-cost", "0", *asked)
+    assert json.loads(found.out)["curve"][0]["seconds"] == pytest.approx(mean_wait(1))
+    note = "--add gpu: the added nodes are like n1, in partition train; other nodes of this type are not"
+    assert note in found.err
+
+
+@pytest.mark.parametrize("kind", ["h100", "1x8h100,96cpu,1tb"])
+def test_nodes_of_a_curve_stand_in_a_rack_of_their_own(tmp_path: Path, kind: str) -> None:
+    toml = '[types.a]\ngpus = 8\ngpu_type = "H100"\ncpus = 96\nmemory_gb = 1000\nstorage_gb_per_s = 0.5\n'
+    racks = "".join(f'[[nodes]]\ntype = "a"\nrack = "{rack}"\ncount = 1\n' for rack in ("near", "far"))
+    (tmp_path / "two.toml").write_text(toml + racks)
+    cluster = parse_cluster(str(tmp_path / "two.toml"))
+    more = parse_added(f"{kind} nodes 0..2 step 2", cluster).to(cluster, 2)
+    assert (more.racks, [node.rack for node in more.nodes]) == (("near", "far", "added"), [0, 1, 2, 2])
+    joined = parse_cluster(f"{tmp_path / 'two.toml'} + 2x8h100,96cpu,1tb")
+    assert (joined.racks, [node.rack for node in joined.nodes]) == (more.racks, [0, 1, 2, 2])
+    assert [node.amounts for node in joined.nodes] == [node.amounts for node in more.nodes]
 
 
 @pytest.mark.parametrize(
