@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster, Node
+from muster.cluster.cluster_file import MAX_MACHINES
 from muster.cluster.description import ANY_GPU
 from muster.cluster.more_nodes import joined, of_type, with_more
 from muster.cluster.shipped import parse_cluster
@@ -125,8 +126,11 @@ def parse_added(text: str, cluster: Cluster) -> Added:
         what = "allowed: KIND nodes FIRST..LAST [step N], as 'h100 nodes 0..16 step 2'"
         raise InputError(Problem("--add", what, found=text))
     first, last, step = int(match["first"]), int(match["last"]), int(match["step"] or 1)
-    if last < first or step < 1 or (last - first) // step >= _MOST_POINTS:
-        what = f"allowed: FIRST up to LAST, a step from 1 on, at most {_MOST_POINTS} numbers of nodes"
+    if last < first or last > MAX_MACHINES or step < 1 or (last - first) // step >= _MOST_POINTS:
+        what = (
+            f"allowed: FIRST up to LAST, which is at most {MAX_MACHINES}, a step from 1 on, at most {_MOST_POINTS} "
+            "numbers of nodes"
+        )
         raise InputError(Problem("--add", what, found=text))
     kind, counts = match["kind"], tuple(range(first, last + 1, step))
     if re.match(r"\d+x", kind):

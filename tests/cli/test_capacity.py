@@ -281,6 +281,11 @@ def test_the_least_number_of_nodes_is_said(muster: Muster, tmp_path: Path, targe
             "--add: found '3x8h100'; allowed: one node, as 1x8h100; nodes",
         ),
         ("h100 nodes 4..0", "p90 wait < 1h", "allowed: FIRST up to LAST"),
+        (
+            "h100 nodes 1..100001 step 9999",
+            "p90 wait < 1h",
+            "--add: found 'h100 nodes 1..100001 step 9999'; allowed: FIRST up to LAST, which is at most 100000,",
+        ),
         ("h100 nodes 0..4", "p42 wait < 1h", "--target: found 'p42 wait < 1h'"),
         ("h100 nodes 0..4", "p90 wait < soon", "--target: found 'soon'"),
     ],
