@@ -9,10 +9,12 @@ from muster.cluster.description import PARTITION, Cluster, Node
 from muster.problems import InputError, Problem
 
 
-def with_more(cluster: Cluster, like: Node, count: int, notes: Sequence[str] = ()) -> Cluster:
+def with_more(
+    cluster: Cluster, like: Node, count: int, assumed: str = "", notes: Sequence[str] = ()
+) -> Cluster:
     """The cluster with so many more nodes like one, under new names; in a rack of their own where there are several.
 
-    `notes` are what is to be said of the added nodes; of none, nothing is.
+    `assumed` and `notes` are what is to be said of the added nodes; of none, nothing is.
     """
     names, number = set(cluster.node_index), 0
     added: list[Node] = []
@@ -20,7 +22,7 @@ def with_more(cluster: Cluster, like: Node, count: int, notes: Sequence[str] = (
         if (name := f"{like.name}-added-{number}") not in names:
             added.append(replace(like, name=name))
         number += 1
-    return _with_nodes(cluster, added, notes) if added else cluster
+    return _with_nodes(cluster, added, assumed, notes) if added else cluster
 
 
 def joined(cluster: Cluster, other: Cluster, name: str) -> Cluster:
@@ -37,16 +39,18 @@ def joined(cluster: Cluster, other: Cluster, name: str) -> Cluster:
         added.append(replace(node, name=_free_name(node.name, taken), labels=labels))
         taken.add(added[-1].name)
     notes = [f"{name}: the added nodes are in each partition: {_names(partitions)}"] if partitions else []
-    return replace(_with_nodes(cluster, added, notes), name=name)
+    return replace(_with_nodes(cluster, added, other.assumed, notes), name=name)
 
 
-def _with_nodes(cluster: Cluster, added: Sequence[Node], notes: Sequence[str]) -> Cluster:
+def _with_nodes(cluster: Cluster, added: Sequence[Node], assumed: str, notes: Sequence[str]) -> Cluster:
     """The cluster with these nodes, in its only rack or in one of their own, and with what is to be said of them."""
     racks = cluster.racks if len(cluster.racks) == 1 else (*cluster.racks, _free_name("added", cluster.racks))
+    both = [part for part in (cluster.assumed, assumed and f"{assumed} of the added nodes") if part]
     return replace(
         cluster,
         nodes=(*cluster.nodes, *(replace(node, rack=len(racks) - 1) for node in added)),
         racks=racks,
+        assumed=assumed if assumed == cluster.assumed else "; ".join(both),
         notes=(*cluster.notes, *notes),
     )
 

@@ -112,11 +112,13 @@ class Added:
 
     like: Node
     counts: tuple[int, ...]
+    assumed: str = ""
+    """What stands for the resources that `--add` leaves out."""
     notes: tuple[str, ...] = ()
 
     def to(self, cluster: Cluster, count: int) -> Cluster:
         """The cluster with so many of these nodes."""
-        return with_more(cluster, self.like, count, self.notes)
+        return with_more(cluster, self.like, count, self.assumed, self.notes)
 
 
 def parse_added(text: str, cluster: Cluster) -> Added:
@@ -141,7 +143,7 @@ def parse_added(text: str, cluster: Cluster) -> Added:
             )
             raise InputError(Problem("--add", what, found=kind))
         both = joined(cluster, more, f"--add {kind}")
-        return Added(both.nodes[-1], counts, both.notes[len(cluster.notes) :])
+        return Added(both.nodes[-1], counts, more.assumed, both.notes[len(cluster.notes) :])
     like, notes = of_type(cluster, kind, "--add")
     return Added(like, counts, notes=tuple(notes))
 

@@ -253,6 +253,22 @@ def test_nodes_of_a_curve_stand_in_a_rack_of_their_own(tmp_path: Path, kind: str
     assert [node.amounts for node in joined.nodes] == [node.amounts for node in more.nodes]
 
 
+def test_resources_assumed_of_added_nodes_are_noted(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "job_id,submit_seconds,gpus,duration_seconds,cpus,memory_gb\n1,0,8,60,96,9\n"
+    )
+    (tmp_path / "now.toml").write_text(
+        "[types.a]\ngpus = 8\ncpus = 128\nmemory_gb = 1000\nstorage_gb_per_s = 1\n[[nodes]]\ntype = 'a'\n"
+    )
+    asked = ("--add", "1x8gpu,2tb nodes 0..1", "--target", "mean wait < 1h", "--out", tmp_path / "a")
+    found = muster("capacity", tmp_path / "jobs.csv", "--cluster", tmp_path / "now.toml", *asked)
+    assumed = "assumed 3 CPU cores and 0.0625 GB/s of storage for each GPU of the added nodes"
+    assert found.err.count(assumed) == 1
+    more = ("--cluster", f"{tmp_path / 'now.toml'} + 1x8gpu,2tb", "--out", tmp_path / "b")
+    done = muster("compare", tmp_path / "jobs.csv", *more, "--scheduler", "fifo")
+    assert assumed in done.err
+
+
 @pytest.mark.parametrize(
     ("target", "says"),
     [
