@@ -56,7 +56,7 @@ def set_impossible_aside(
         problems |= _too_large_workers(table, cluster, problems)
     impossible = np.array(sorted(problems), np.int64)
     if len(impossible) and not options.skip_impossible:
-        lines = _lines(trace)
+        lines = lines_of(trace)
         raise InputError(
             *(
                 Problem(
@@ -86,7 +86,7 @@ def _least_gpus(table: JobTable, honours: frozenset[str]) -> Ints:
 
 def _unmet_places(table: JobTable, trace: Trace) -> Iterator[Problem]:
     """A problem for each constraint or partition that no node meets, at the first of its jobs."""
-    lines = _lines(trace)
+    lines = lines_of(trace)
     for number, problem in table.unmet.items():
         jobs = np.flatnonzero(table.asked["constraint"] == number)
         column = problem.column or "constraint"
@@ -199,7 +199,7 @@ def left_out_note(refused: Sequence[str], cluster: Cluster) -> list[str]:
     return [f"left out {count} that cluster {cluster.name} could never hold: {named}"]
 
 
-def _lines(trace: Trace) -> pl.Series | None:
+def lines_of(trace: Trace) -> pl.Series | None:
     """The line of the file of each job, in the order of the job table."""
     if trace.lines is None:
         return None

@@ -30,7 +30,7 @@ from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
 from muster.simulation.idle_options import options_without_effect
-from muster.simulation.impossible import left_out_note, set_impossible_aside
+from muster.simulation.impossible import left_out_note, lines_of, set_impossible_aside
 from muster.simulation.jct_bound import jct_bound
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import LIMIT, Options
@@ -118,7 +118,7 @@ def simulate(
     network = _network(table, truth, trace, cluster, options, layers)
     make_blocks = options.rules.blocks
     blocks, unblocked = (None, ()) if make_blocks is None else make_blocks(table, trace, network)
-    _refuse_shares(scheduler, table)
+    _refuse_shares(scheduler, table, trace)
     honours = honoured(scheduler)
     _refuse_without_gpus(scheduler, honours, table)
     refused = set_impossible_aside(table, cluster, trace, options, honours)
@@ -287,19 +287,27 @@ def _network(
     return network
 
 
-def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
+def _refuse_shares(scheduler: Scheduler, table: JobTable, trace: Trace) -> None:
     """Refuse shares of GPUs to a scheduler that parts none: they would wait for ever."""
     if getattr(scheduler, "divides_gpus", True):
         return
     shares = np.flatnonzero(table.asked["milli"] < WHOLE)
-    what = (
-        "allowed: whole GPUs; schedulers that size workers and servers divide none (docs/explanation/smd.md)"
+    if not len(shares):
+        return
+    lines = lines_of(trace)
+    raise InputError(
+        *(
+            Problem(
+                trace.source,
+                f"allowed: {WHOLE}, a whole GPU; job {table.ids[job]} asks for a share, and scheduler {scheduler.name} "
+                "gives whole GPUs alone",
+                row=None if lines is None else lines[job],
+                column=trace.names.get("gpu_milli", "gpu_milli"),
+                found=int(table.asked["milli"][job]),
+            )
+            for job in shares[:20].tolist()
+        )
     )
-    if len(shares):
-        problems = [
-            Problem("--scheduler", what, column="job", found=table.ids[job]) for job in shares[:20].tolist()
-        ]
-        raise InputError(*problems)
 
 
 def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: JobTable) -> None:

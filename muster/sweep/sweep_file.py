@@ -72,7 +72,10 @@ def _range(text: str) -> str:
 
 def _between_and_repair(text: str) -> str:
     between, _, repair = text.partition(":")
-    parse_seconds(between), parse_seconds(repair)
+    try:
+        parse_seconds(between), parse_seconds(repair)
+    except ValueError:
+        raise ValueError("allowed: BETWEEN:REPAIR with two times, as 30d:2h") from None
     return text
 
 

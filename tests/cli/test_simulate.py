@@ -185,6 +185,18 @@ def test_a_folder_with_something_in_it_is_left_alone_unless_said(
     assert (out / "summary.json").read_text() != "older"
 
 
+def test_a_share_of_a_gpu_is_refused_at_its_line(muster: Muster, tmp_path: Path) -> None:
+    path = tmp_path / "shares.csv"
+    path.write_text("job_id,submit_seconds,gpus,duration_seconds,gpu_milli\nlate,9,1,60,250\nearly,0,1,60,\n")
+    flags = ("--cluster", "1x8gpu", "--scheduler", "slurm", "--out", tmp_path / "out")
+    refused = muster("simulate", path, *flags)
+    assert refused.status == 2
+    assert refused.err == (
+        f"{path}:2: gpu_milli: found 250; allowed: 1000, a whole GPU; job late asks for a share, and scheduler slurm "
+        "gives whole GPUs alone\n"
+    )
+
+
 def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Path, tmp_path: Path) -> None:
     flags = ("simulate", trace, "--cluster", "1x4gpu", "--out", tmp_path / "out")
     refused = muster(*flags)

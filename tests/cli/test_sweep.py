@@ -272,6 +272,10 @@ def test_a_changed_policy_or_trace_is_another_cell(tmp_path: Path, monkeypatch: 
         ('[[options]]\nmeasure = "9:5"', "FIRST:LAST needs FIRST <= LAST"),
         ('[[options]]\nround_origin = "noon"', "allowed: 'first-arrival' or a number of seconds"),
         ('[[options]]\nfailures = "often"', "options.1.failures: found 'often'"),
+        (
+            '[[options]]\nfailures = "10h"',
+            "options.1.failures: found '10h'; allowed: BETWEEN:REPAIR with two times, as 30d:2h",
+        ),
         ('traces = ["absent.csv"]', "there is no such file"),
         ("seeds = ", "this is not TOML"),
     ],

@@ -85,7 +85,9 @@ def test_a_share_of_a_gpu_is_refused_by_name() -> None:
     rows = jobs_of(
         {"submit_seconds": 0.0, "gpus": 1, "gpu_milli": 500, "model": "resnet50", "iterations": 1.0}
     )
-    with pytest.raises(InputError, match="found '0'; allowed: whole GPUs"):
+    with pytest.raises(
+        InputError, match=r"gpu_milli: found 500; allowed: 1000, a whole GPU; job 0 asks .* scheduler smd "
+    ):
         run(rows, cluster_of(1), "smd")
 
 
