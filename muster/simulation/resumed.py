@@ -119,7 +119,10 @@ class ResumedScheduler:
 
 
 def _shares(snapshot: Snapshot, job: int, place: Place) -> list[NodeAllocation]:
-    """What a job holds: as known, else equal parts of what it asks for on each node; empty if a node lacks the GPUs."""
+    """What a job holds: as known, else equal parts of what it asks for on each node; empty if a node lacks the GPUs.
+
+    One whose speed depends on it has at least what is free of each node's share for its GPUs.
+    """
     if place and isinstance(place[0], NodeAllocation):
         return list(cast("Sequence[NodeAllocation]", place))
     nodes = cast("Sequence[int]", place)
@@ -127,12 +130,17 @@ def _shares(snapshot: Snapshot, job: int, place: Place) -> list[NodeAllocation]:
     if not nodes or asked["gpus"] % len(nodes):
         return []
     each = int(asked["gpus"]) // len(nodes)
-    amounts = np.maximum(asked["requested"], 0) / MICRO / len(nodes)
+    requested = np.maximum(asked["requested"], 0) / MICRO / len(nodes)
+    model, here = snapshot.table.models[asked["model"]], snapshot.ledger.books.nodes
     shares = []
     for node in nodes:
         free = snapshot.ledger.free_ids(node)
         if len(free) < each:
             return []
+        amounts = requested
+        if model is not None:
+            share = np.minimum(here["share"][node] * each, here["free"][node]) / MICRO
+            amounts = np.maximum(requested, share)
         shares.append(
             NodeAllocation(
                 node,

@@ -21,6 +21,7 @@ from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import AllocationInterval, JobRow, SizeSteps, State
 from muster.service.waiting import ClosedNodes
 from muster.simulation.start_estimates import ExpectedQueue
+from muster.workload.models import synergy_models
 
 from .serving import a_status
 
@@ -226,3 +227,14 @@ def test_work_left_is_finite_where_a_model_says_nothing(
     running = row(1, State.RUNNING, gpus=1, min_gpus=1, max_gpus=4, steps=1000, model="resnet50")
     seen = SeenQueue(0.0, [running], [], [AllocationInterval(1, 1, here, 0.0)], ClosedNodes())
     assert question_of(seen, status, 1).state.running["known_seconds"].to_list() == [work]
+
+
+def test_a_job_with_a_model_goes_on_where_its_place_is_not_known(tmp_path: Path) -> None:
+    """With the share of its node: without any CPU it would stand still, and no run would end."""
+    status = replace(
+        a_status(tmp_path, "1x2gpu,8cpu,125gb"),
+        policy=live_scheduler("fifo", {}, 60.0),
+        models=synergy_models,
+    )
+    reply = expected([row(1, State.RUNNING, steps=1000, model="gnmt"), row(2, steps=10)], status)
+    assert ends(reply) == about({1: 1000.0, 2: 10.0})
