@@ -7,6 +7,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
 from muster.cluster.shipped import parse_cluster
@@ -16,6 +18,7 @@ from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.smd_cases import machines, sized_job
 from tests.schedulers.synergy_cases import on_types
 from tests.schedulers.test_joint_servers import UNRATED
+from tests.schedulers.test_joint_sizes import MODELS
 
 GNMT = {"submit_seconds": 0.0, "gpus": 2, "model": "gnmt"}
 
@@ -89,7 +92,7 @@ def test_a_running_job_is_left_no_less_than_its_least(order: str, requested: dic
     result = run(trace, cluster_of(2, cpus_per_gpu=1.0), f"{order}+joint")
     assert column(result, "start_seconds")[1] == 1_000
     held = result.record.allocations.filter(pl.col("job_id") == "0")
-    assert held["cpus"].min() == 2.0
+    assert min(held["cpus"].to_list()) == 2.0
 
 
 def test_workers_do_not_stop_for_a_gang_without_a_place() -> None:
@@ -153,3 +156,49 @@ def test_room_is_made_for_a_share_of_a_gpu(
     result = run(trace, cluster_of(4), scheduler, chosen, restart_cost_seconds=60.0)
     assert column(result, "start_seconds")[-1] == pytest.approx(starts)
     assert sum(column(result, "preemptions")) == 1
+
+
+def test_a_request_is_kept_beside_one_that_holds_more() -> None:
+    """Ten of sixteen cores go to a job without GPUs; the other six are not divided by what both held before."""
+    trace = jobs_of(
+        GNMT | {"model": "resnet18", "duration_seconds": 5_000.0},
+        GNMT | {"duration_seconds": 5_000.0, "cpus": 4.0},
+        job(1_000, 100, gpus=0, cpus=9.0, memory_gb=1.0),
+    )
+    result = run(trace, cluster_of(4, cpus_per_gpu=4.0), "las+joint")
+    assert column(result, "start_seconds")[2] == 1_000
+    held = result.record.allocations.filter(pl.col("job_id") == "1")
+    assert min(held["cpus"].to_list()) >= 4.0
+
+
+@st.composite
+def with_and_without_gpus(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Jobs that request cores for their GPUs, some elastic, and jobs without GPUs."""
+    rows = []
+    for _ in range(draw(st.integers(3, 12))):
+        submit, seconds = float(draw(st.integers(0, 2_000))), float(draw(st.integers(30, 3_000)))
+        gpus = draw(st.sampled_from([0, 1, 2, 4]))
+        more: dict[str, Any] = {"cpus": draw(st.sampled_from([0.5, 1.0, 2.0, 4.0]))}
+        if gpus:
+            more["model"] = draw(st.sampled_from(["resnet50", "gnmt", "fixed"]))
+            more |= draw(st.sampled_from([{}, {"min_gpus": 1, "max_gpus": 8}]))
+        else:
+            more["memory_gb"] = 1.0
+        rows.append(job(submit, seconds, gpus=gpus, **more))
+    return rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    with_and_without_gpus(), st.sampled_from(["gittins", "srtf", "las", "fifo"]), st.sampled_from([1.0, 4.0])
+)
+def test_requests_are_kept_beside_jobs_without_gpus(
+    rows: list[dict[str, Any]], order: str, cpus_per_gpu: float
+) -> None:
+    """Each job has the cores that its owner asks for with each GPU, at all times."""
+    options: dict[str, Any] = {"restart_cost_seconds": 60.0, "skip_impossible": True, "models": MODELS}
+    result = run(jobs_of(*rows), cluster_of(4, 2, cpus_per_gpu=cpus_per_gpu), f"{order}+joint", **options)
+    held = result.record.allocations.group_by("job_id", "from_seconds").agg(pl.col("gpus", "cpus").sum())
+    for name, gpus, cpus in held.select("job_id", "gpus", "cpus").rows():
+        asked = rows[int(name)]
+        assert cpus >= asked["cpus"] * (gpus / asked["gpus"] if asked["gpus"] else 1.0) - 1e-3

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.ledger_arrays import NONE
-from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
+from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place, set_amounts
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
@@ -46,10 +46,12 @@ class AllocationInput:
         Not those for whose least there is no room beside jobs without GPUs that come there.
         """
         books, index = self.snapshot.ledger.books, self.snapshot.jobs.index
-        draft = self.opened.copy()
-        if (draft.reserved != NONE).any():
-            stay = self._fit_beside_reserved(stay)
-        keep_in_place(books, index, draft, stay)
+        draft, opened = self.opened.copy(), int(self.opened.used[0])
+        some_come = (draft.reserved != NONE).any()
+        keep_in_place(books, index, draft, self._fit_beside_reserved(stay) if some_come else stay)
+        if some_come:
+            for number in range(opened, int(draft.used[0])):
+                set_amounts(draft, number, self.least[draft.node_parts["at"][number]])
         keep_amounts(books, index, draft)
         return draft
 
