@@ -171,6 +171,23 @@ def test_a_request_is_kept_beside_one_that_holds_more() -> None:
     assert min(held["cpus"].to_list()) >= 4.0
 
 
+def test_a_job_without_gpus_does_not_stop_in_vain() -> None:
+    """The shorter job asks for more cores than both leave, and its only node has no GPU for it yet."""
+    nodes = [
+        Node(f"n{at}", "node", 0, 2, "v100", 2, 4.0, 60.0, 0.5, 1.25, labels=labels)
+        for at, labels in enumerate([("fast",), ()])
+    ]
+    fast = {"constraint": "label=fast"}
+    trace = jobs_of(
+        job(0, 5_000, gpus=2, cpus=1.0, preemptible=False, **fast),
+        job(10, 4_000, gpus=0, cpus=4.0, memory_gb=1.0),
+        job(1_000, 100, gpus=1, cpus=4.0, **fast),
+    )
+    result = run(trace, Cluster("two", tuple(nodes), ("r0",)), "srtf+joint", restart_cost_seconds=60.0)
+    assert column(result, "start_seconds") == [0, 10, 5_000]
+    assert column(result, "preemptions") == [0, 0, 0]
+
+
 @st.composite
 def with_and_without_gpus(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Jobs that request cores for their GPUs, some elastic, and jobs without GPUs."""

@@ -83,7 +83,7 @@ def test_a_machine_reserved_without_room_names_the_job() -> None:
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
         draft.reserved[0] = 7
         with pytest.raises(DoesNotFit, match=r"job 0 does not fit"):
-            write_draft(case.snapshot, proposal, draft, case.ranked, case.chosen, ~case.chosen)
+            write_draft(case.snapshot, proposal, draft, case.ranked, case.chosen, ~case.chosen, {})
 
 
 def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

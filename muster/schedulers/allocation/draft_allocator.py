@@ -10,7 +10,12 @@ import numpy as np
 from muster.cluster.ledger_arrays import NONE
 from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place, set_amounts
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
-from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
+from muster.schedulers.allocation.placement_draft import (
+    PlacementDraft,
+    held_without_gpus,
+    open_draft,
+    write_draft,
+)
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY, EVEN_GANGS
 from muster.schedulers.parts import GangAllocator
@@ -86,11 +91,12 @@ class DraftAllocator(GangAllocator):
         pinned = proposal.pinned
         if pinned is None:
             pinned = self.may_change_from(snapshot) > snapshot.now
+        left_out = held_without_gpus(snapshot, ranked[~chosen[ranked]])
         opened = open_draft(snapshot, proposal.transaction, ranked, chosen, pinned, least)
         none_barred = np.zeros(len(jobs), np.bool_)
         given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal, least, none_barred)
         draft = self.choose_draft(given)
-        write_draft(snapshot, proposal, draft, ranked, chosen, given.barred)
+        write_draft(snapshot, proposal, draft, ranked, chosen, given.barred, left_out)
         proposal.notes = tuple(given.notes)
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:

@@ -11,11 +11,13 @@ CPU alone restarts a job, those that may not be interrupted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
-from muster.cluster.ledger import Transaction
+from muster.cluster.ledger import DoesNotFit, NodeAllocation, Transaction
 from muster.cluster.ledger_arrays import NONE, WHOLE, Bools, Ints, Rows
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.cluster.structured import layout_of
@@ -142,8 +144,11 @@ def write_draft(
     ranked: Ints,
     chosen: Bools,
     barred: Bools,
+    left_out: Mapping[int, Sequence[NodeAllocation]],
 ) -> None:
     """Write the draft into the proposal, with a reason for every ranked job; then serve the shares of a GPU.
+
+    Before these come jobs without GPUs that are not chosen and run: they have what they held, where it is still free.
 
     Those that are not barred get their node's proportional share, at least their request, by best fit, the chosen
     first, from what the draft leaves. DoesNotFit if the draft has more on a node than is free there.
@@ -154,8 +159,19 @@ def write_draft(
     write_parts(books, jobs.index, draft, ranked, chosen)
     write_reserved(books, jobs.index, draft, jobs.requested_per_gpu)
     snapshot.check_placed(np.flatnonzero((draft.first >= 0) | (draft.reserved >= 0)))
+    for job, shares in left_out.items():
+        with suppress(DoesNotFit):
+            proposal.transaction.put(job, shares)
     serve(snapshot, proposal.transaction, ranked[((jobs.gpu_milli < WHOLE) & ~barred)[ranked]], chosen)
     explain(books, job_columns(snapshot), ranked, jobs.running, reason_columns(proposal))
+
+
+def held_without_gpus(snapshot: Snapshot, at: Ints) -> Mapping[int, Sequence[NodeAllocation]]:
+    """Return what those of these jobs hold that run and have no GPUs, by their numbers."""
+    jobs, ledger = snapshot.jobs, snapshot.ledger
+    heads = ledger.books.heads[jobs.index]
+    found = at[((jobs.gpus == 0) & (heads >= 0))[at]].tolist()
+    return {int(jobs.index[one]): ledger.shares(int(heads[one])) for one in found}
 
 
 def serve(snapshot: Snapshot, transaction: Transaction, shares: Ints, chosen: Bools) -> None:
