@@ -17,7 +17,7 @@ RESTLESS = "restless"
 class Restless(Composed):
     """Without protection of running jobs."""
 
-    def _protected_until(self, snapshot: Snapshot) -> Floats:
+    def _after_own_turn(self, snapshot: Snapshot, until: Floats) -> Floats:
         return np.full(len(snapshot.jobs), -np.inf)
 
 
