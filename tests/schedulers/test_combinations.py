@@ -118,6 +118,20 @@ def test_workers_have_the_memory_that_gangs_hardly_use(stated: dict[str, Any]) -
     assert column(result, "moves") == [0, 0]
 
 
+def test_gangs_give_up_nothing_while_gpus_are_released() -> None:
+    """Jobs with servers wait for what is free then, as places of running jobs may not change."""
+    gang = GNMT | {"model": "resnet50", "iterations": 20_000.0}
+    coming = sized_job(submit_seconds=100.0, gpus=1, max_workers=1, servers=1, iterations=500.0, **UNRATED)
+    result = run(
+        jobs_of(gang, coming),
+        parse_cluster("1x4gpu,32cpu,125gb"),
+        "gittins+joint",
+        release_seconds_per_gpu=2.0,
+    )
+    assert result.unfinished == 0
+    assert result.record.allocations.filter(pl.col("job_id") == "0")["memory_gb"].to_list() == [125.0]
+
+
 @pytest.mark.parametrize("stated", [UNRATED, {}])
 def test_elastic_jobs_do_not_stop_for_workers_under_sjf(stated: dict[str, Any]) -> None:
     elastic = GNMT | {"iterations": 20_000.0, "min_gpus": 1, "max_gpus": 2}
@@ -159,16 +173,30 @@ def test_room_is_made_for_a_share_of_a_gpu(
 
 
 def test_a_request_is_kept_beside_one_that_holds_more() -> None:
-    """Ten of sixteen cores go to a job without GPUs; the other six are not divided by what both held before."""
+    """Three cores are left to two jobs that held two each: the one that asks for both of its own keeps them."""
     trace = jobs_of(
-        GNMT | {"model": "resnet18", "duration_seconds": 5_000.0},
-        GNMT | {"duration_seconds": 5_000.0, "cpus": 4.0},
-        job(1_000, 100, gpus=0, cpus=9.0, memory_gb=1.0),
+        GNMT | {"duration_seconds": 4_194.0, "cpus": 1.0},
+        GNMT
+        | {"submit_seconds": 10.0, "gpus": 4, "min_gpus": 1, "max_gpus": 8}
+        | {"duration_seconds": 2_570.0, "cpus": 4.0},
+        job(600, 55, gpus=0, cpus=1.0, memory_gb=1.0),
     )
-    result = run(trace, cluster_of(4, cpus_per_gpu=4.0), "las+joint")
-    assert column(result, "start_seconds")[2] == 1_000
+    result = run(trace, cluster_of(4, cpus_per_gpu=1.0), "srtf+joint", restart_cost_seconds=60.0)
+    assert column(result, "start_seconds")[2] == 600
     held = result.record.allocations.filter(pl.col("job_id") == "1")
-    assert min(held["cpus"].to_list()) >= 4.0
+    assert min((held["cpus"] / held["gpus"]).to_list()) == 1.0
+
+
+def test_no_chosen_job_stops_for_one_without_gpus() -> None:
+    """All three fit by their cores in all, and each node has one core less than the last needs."""
+    gang = {"gpus": 2, "cpus": 3.0, "model": "gnmt"}
+    trace = jobs_of(
+        *[job(0, 2_000, **gang)] * 2,
+        job(1_000, 100, gpus=0, cpus=2.0, memory_gb=1.0),
+    )
+    result = run(trace, cluster_of(2, 2, cpus_per_gpu=2.0), "srtf+joint", restart_cost_seconds=60.0)
+    assert column(result, "start_seconds") == [0, 0, 2_000]
+    assert column(result, "preemptions") == [0, 0, 0]
 
 
 def test_a_job_without_gpus_does_not_stop_in_vain() -> None:

@@ -12,7 +12,7 @@ from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place, s
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import (
     PlacementDraft,
-    held_without_gpus,
+    held_by,
     open_draft,
     write_draft,
 )
@@ -88,16 +88,22 @@ class DraftAllocator(GangAllocator):
         jobs, gangs = snapshot.jobs, gangs_of(snapshot)
         come_without_gpus = (jobs.waiting & (jobs.gpus == 0))[ranked].any()
         least = self.least_per_gpu(snapshot) if come_without_gpus else jobs.requested_per_gpu
-        pinned = proposal.pinned
-        if pinned is None:
-            pinned = self.may_change_from(snapshot) > snapshot.now
-        left_out = held_without_gpus(snapshot, ranked[~chosen[ranked]])
-        opened = open_draft(snapshot, proposal.transaction, ranked, chosen, pinned, least)
+        left_out = held_by(snapshot, ranked[(~chosen & (jobs.gpus == 0))[ranked]])
+        opened = open_draft(
+            snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot, proposal), least
+        )
         none_barred = np.zeros(len(jobs), np.bool_)
         given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal, least, none_barred)
         draft = self.choose_draft(given)
         write_draft(snapshot, proposal, draft, ranked, chosen, given.barred, left_out)
         proposal.notes = tuple(given.notes)
+
+    def pinned(self, snapshot: Snapshot, proposal: Proposal) -> Bools:
+        """Return the running jobs that may not be interrupted now; the frame around has mostly worked them out."""
+        if proposal.pinned is not None:
+            return proposal.pinned
+        pinned: Bools = self.may_change_from(snapshot) > snapshot.now
+        return pinned
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft to write; it may be `given.opened` itself, changed."""

@@ -159,19 +159,27 @@ def write_draft(
     write_parts(books, jobs.index, draft, ranked, chosen)
     write_reserved(books, jobs.index, draft, jobs.requested_per_gpu)
     snapshot.check_placed(np.flatnonzero((draft.first >= 0) | (draft.reserved >= 0)))
-    for job, shares in left_out.items():
-        with suppress(DoesNotFit):
-            proposal.transaction.put(job, shares)
+    put_back(proposal.transaction, left_out)
     serve(snapshot, proposal.transaction, ranked[((jobs.gpu_milli < WHOLE) & ~barred)[ranked]], chosen)
     explain(books, job_columns(snapshot), ranked, jobs.running, reason_columns(proposal))
 
 
-def held_without_gpus(snapshot: Snapshot, at: Ints) -> Mapping[int, Sequence[NodeAllocation]]:
-    """Return what those of these jobs hold that run and have no GPUs, by their numbers."""
-    jobs, ledger = snapshot.jobs, snapshot.ledger
-    heads = ledger.books.heads[jobs.index]
-    found = at[((jobs.gpus == 0) & (heads >= 0))[at]].tolist()
-    return {int(jobs.index[one]): ledger.shares(int(heads[one])) for one in found}
+def held_by(snapshot: Snapshot, at: Ints) -> Mapping[int, Sequence[NodeAllocation]]:
+    """Return what the jobs at these positions hold, by their numbers; not those that hold nothing."""
+    ledger, numbers = snapshot.ledger, snapshot.jobs.index[at]
+    heads = ledger.books.heads[numbers]
+    return {
+        job: ledger.shares(head)
+        for job, head in zip(numbers.tolist(), heads.tolist(), strict=True)
+        if head >= 0
+    }
+
+
+def put_back(transaction: Transaction, held: Mapping[int, Sequence[NodeAllocation]]) -> None:
+    """Give jobs what they held, where it is still free."""
+    for job, shares in held.items():
+        with suppress(DoesNotFit):
+            transaction.put(job, shares)
 
 
 def serve(snapshot: Snapshot, transaction: Transaction, shares: Ints, chosen: Bools) -> None:

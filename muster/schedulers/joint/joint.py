@@ -155,7 +155,7 @@ class Joint(DraftAllocator):
         shares = waiting_shares(snapshot, proposal, ranked[chosen[ranked]])
         if not len(shares) or not proposal.stops_jobs:
             return False
-        jobs, pinned = snapshot.jobs, self.may_change_from(snapshot) > snapshot.now
+        jobs, pinned = snapshot.jobs, self.pinned(snapshot, proposal)
         weight = _weights(snapshot, ranked, chosen, proposal.stops_jobs, _NOT_CHOSEN_BY_GPUS)
         weight = weight_of_assured(weight, proposal.assured)
         may_stop = jobs.running & ~chosen & ~pinned & (jobs.gpu_milli == WHOLE)

@@ -6,6 +6,7 @@ The sizes are those of `workers_and_servers`, which also places them; joint then
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from muster.cluster.ledger import DoesNotFit
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
 from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.allocation.fair_share import least_fair_demand
+from muster.schedulers.allocation.placement_draft import held_by, put_back
 from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.assured import worth_of_assured
@@ -61,10 +63,7 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
     jobs, sized = snapshot.jobs, ~jobs_of_one_size(snapshot)
     at, answer, frame = _sizes(snapshot, proposal, ranked, weight)
     left = at[~sized[at] & jobs.running[at] & (answer.workers == 0)]
-    held = {
-        job: snapshot.ledger.shares(int(snapshot.ledger.books.heads[job]))
-        for job in jobs.index[left].tolist()
-    }
+    held = held_by(snapshot, left)
     for job in held:
         proposal.transaction.release(job)
     others_come = at[~sized[at] & jobs.waiting[at] & (answer.workers > 0)]
@@ -77,11 +76,7 @@ def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Fl
         if _place(snapshot, proposal, frame, places, of_sized) >= unplaced:
             proposal.transaction.undo(mark)
             _place(snapshot, proposal, frame, places, of_sized)
-    for job, shares in held.items():
-        try:
-            proposal.transaction.put(job, shares)
-        except DoesNotFit:
-            continue
+    put_back(proposal.transaction, held)
     return others_come
 
 
@@ -119,7 +114,8 @@ def _sizes(
 def _cut_to_least(snapshot: Snapshot, proposal: Proposal) -> None:
     """Leave gangs on whole GPUs the least that was measured of their models, or their requests, of what they hold.
 
-    What jobs with servers do not take of the rest, they have back when they are placed.
+    What jobs with servers do not take of the rest, they have back when they are placed. Where what is freed could not
+    be used at once, as while GPUs are released, a gang keeps all.
     """
     jobs, ledger = snapshot.jobs, snapshot.ledger
     least = least_fair_demand(snapshot, snapshot.resource_profiles.below_share) / MICRO
@@ -131,7 +127,8 @@ def _cut_to_least(snapshot: Snapshot, proposal: Proposal) -> None:
             amounts = np.minimum(share.amounts, least[at] * len(share.gpu_ids)).tolist()
             _, cpus, memory_gb, storage, *_ = amounts
             cut.append(replace(share, cpus=cpus, memory_gb=memory_gb, storage_gb_per_s=storage))
-        proposal.transaction.put(number, cut)
+        with suppress(DoesNotFit):
+            proposal.transaction.put(number, cut)
 
 
 def _with_most_gpus(question: SizingProblem, most: Floats) -> SizingProblem:
