@@ -18,7 +18,7 @@ from muster.runtime.holding import AllHeld, HoldingJob, what_it_would_gain
 from muster.runtime.records import Record
 from muster.speed.network.model_file import network_of
 from muster.speed.network.models import NetworkModel
-from muster.speed.network.speed import NetworkSpeed
+from muster.speed.network.speed import NetworkSpeed, places_count
 from muster.workload.models import Model
 
 _NAMED_AT_MOST = 5
@@ -145,7 +145,7 @@ def _network(
     flavour = settings.get("network") or "auto"
     file = network_of(model)
     own = layers or (None if file is None else file.model)
-    if own is None or flavour == "none" or (flavour == "auto" and len(cluster.racks) == 1):
+    if own is None or flavour == "none" or (flavour == "auto" and not places_count(cluster)):
         return None
     law = "physical" if flavour == "auto" else flavour
     return NetworkSpeed([own], cluster, flavour=law, congestion=settings.get("congestion") or 0.0)

@@ -12,7 +12,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.service.daemon_status import DaemonStatus
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State, StepsDone
-from muster.speed.gains import Stages, network_for, stages_of
+from muster.speed.gains import Stages, stages_of
 
 
 def series_of(row: JobRow, store: Store, status: DaemonStatus) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _stages(row: JobRow, held: Sequence[NodeAllocation[str]], status: DaemonStat
     if not with_gpus:
         return None
     asked = row.usual_gpus * row.request.gpu_share
-    return stages_of(model, status.cluster, with_gpus, asked, network_for(model, status.cluster))
+    return stages_of(model, status.cluster, with_gpus, asked)
 
 
 def _shares(spent: dict[str, float], stages: Stages | None) -> dict[str, float] | None:

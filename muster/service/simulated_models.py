@@ -12,7 +12,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.store.rows import JobRow
-from muster.speed.gains import network_for, stages_of
+from muster.speed.gains import stages_of
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
 from muster.workload.models import Compute, Model
@@ -79,7 +79,7 @@ def seconds_at_share(model: Model, cluster: Cluster) -> float:
 def seconds_on(row: JobRow, model: Model, held: Sequence[NodeAllocation[str]], cluster: Cluster) -> float:
     """Return the seconds of an iteration on what a job holds."""
     asked = row.usual_gpus * row.request.gpu_share
-    return stages_of(model, cluster, held, asked, network_for(model, cluster)).total
+    return stages_of(model, cluster, held, asked).total
 
 
 def _usual_seconds(row: JobRow, learned: LearnedSizes, cluster: Cluster) -> float:

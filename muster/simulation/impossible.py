@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,20 +56,17 @@ def set_impossible_aside(
         problems |= _too_large_workers(table, cluster, problems)
     impossible = np.array(sorted(problems), np.int64)
     if len(impossible) and not options.skip_impossible:
-        lines = lines_of(trace)
-        raise InputError(
-            *(
-                Problem(
-                    trace.source,
-                    f"job {table.ids[job]} can never run: {problems[job].why}; leave such jobs out with "
-                    "--skip-impossible",
-                    row=None if lines is None else lines[job],
-                    column=trace.names.get(problems[job].column, problems[job].column),
-                    found=problems[job].found,
-                )
-                for job in impossible.tolist()
+        hint = "leave such jobs out with --skip-impossible"
+        refused = {
+            job: Problem(
+                trace.source,
+                f"job {table.ids[job]} can never run: {problems[job].why}; {hint}",
+                column=problems[job].column,
+                found=problems[job].found,
             )
-        )
+            for job in impossible.tolist()
+        }
+        raise at_their_lines(trace, refused)
     table.facts["state"][impossible] = REFUSED
     return tuple(table.ids.gather(impossible).to_list())
 
@@ -86,7 +83,7 @@ def _least_gpus(table: JobTable, honours: frozenset[str]) -> Ints:
 
 def _unmet_places(table: JobTable, trace: Trace) -> Iterator[Problem]:
     """A problem for each constraint or partition that no node meets, at the first of its jobs."""
-    lines = lines_of(trace)
+    lines = _lines(trace)
     for number, problem in table.unmet.items():
         jobs = np.flatnonzero(table.asked["constraint"] == number)
         column = problem.column or "constraint"
@@ -199,7 +196,19 @@ def left_out_note(refused: Sequence[str], cluster: Cluster) -> list[str]:
     return [f"left out {count} that cluster {cluster.name} could never hold: {named}"]
 
 
-def lines_of(trace: Trace) -> pl.Series | None:
+def at_their_lines(trace: Trace, problems: Mapping[int, Problem]) -> InputError:
+    """Return the error for some jobs of a trace: each problem at its job's line, with the column as the file has it."""
+    lines = _lines(trace)
+    rows = {job: None if lines is None else lines[job] for job in problems}
+    return InputError(
+        *(
+            replace(problem, row=rows[job], column=trace.names.get(problem.column or "", problem.column))
+            for job, problem in problems.items()
+        )
+    )
+
+
+def _lines(trace: Trace) -> pl.Series | None:
     """The line of the file of each job, in the order of the job table."""
     if trace.lines is None:
         return None

@@ -30,7 +30,7 @@ from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
 from muster.simulation.idle_options import options_without_effect
-from muster.simulation.impossible import left_out_note, lines_of, set_impossible_aside
+from muster.simulation.impossible import at_their_lines, left_out_note, set_impossible_aside
 from muster.simulation.jct_bound import jct_bound
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import LIMIT, Options
@@ -292,22 +292,20 @@ def _refuse_shares(scheduler: Scheduler, table: JobTable, trace: Trace) -> None:
     if getattr(scheduler, "divides_gpus", True):
         return
     shares = np.flatnonzero(table.asked["milli"] < WHOLE)
-    if not len(shares):
-        return
-    lines = lines_of(trace)
-    raise InputError(
-        *(
-            Problem(
-                trace.source,
-                f"allowed: {WHOLE}, a whole GPU; job {table.ids[job]} asks for a share, and scheduler {scheduler.name} "
-                "gives whole GPUs alone",
-                row=None if lines is None else lines[job],
-                column=trace.names.get("gpu_milli", "gpu_milli"),
-                found=int(table.asked["milli"][job]),
-            )
-            for job in shares[:20].tolist()
+    if len(shares):
+        what = f"asks for a share, and scheduler {scheduler.name} gives whole GPUs alone"
+        raise at_their_lines(
+            trace,
+            {
+                job: Problem(
+                    trace.source,
+                    f"allowed: {WHOLE}, a whole GPU; job {table.ids[job]} {what}",
+                    column="gpu_milli",
+                    found=int(table.asked["milli"][job]),
+                )
+                for job in shares[:20].tolist()
+            },
         )
-    )
 
 
 def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: JobTable) -> None:

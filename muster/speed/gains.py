@@ -20,7 +20,7 @@ from muster.speed.local_batch import local_batches
 from muster.speed.network.forms import EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK, PlacementShapes
 from muster.speed.network.model_file import network_of
 from muster.speed.network.placement import place, shapes_of
-from muster.speed.network.speed import NetworkSpeed
+from muster.speed.network.speed import NetworkSpeed, places_count
 from muster.workload.models import Model
 
 MEMORY_STEP_GB = 10.0
@@ -63,7 +63,7 @@ class Stages:
 def network_for(model: Model, cluster: Cluster) -> NetworkSpeed | None:
     """Return how fast a model communicates; None where that is not known or, as in one rack, does not count."""
     file = network_of(model)
-    return None if file is None or len(cluster.racks) == 1 else NetworkSpeed([file.model], cluster)
+    return NetworkSpeed([file.model], cluster) if file is not None and places_count(cluster) else None
 
 
 def gains_of(
@@ -100,10 +100,9 @@ def stages_of(
     cluster: Cluster,
     held: Sequence[NodeAllocation[str]],
     asked: float,
-    network: NetworkSpeed | None,
 ) -> Stages:
     """Return what an iteration of a job of this model takes on its nodes with GPUs; all as for `gains_of`."""
-    gang = _Gang(model, cluster, held, asked, network)
+    gang = _Gang(model, cluster, held, asked, network_for(model, cluster))
     gpus = sum(here.gpus for here in held)
     return gang.stages(gpus, gang.exposed_here(gpus))
 

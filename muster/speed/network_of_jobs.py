@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from muster.cluster import Cluster
 from muster.speed.network.model_file import network_models, network_of
 from muster.speed.network.models import NetworkModel
-from muster.speed.network.speed import NetworkSpeed
+from muster.speed.network.speed import NetworkSpeed, places_count
 from muster.speed.parameter_server.of_jobs import ring_models
 from muster.workload.jobs import JobTable
 
@@ -31,7 +31,7 @@ def network_of_jobs(
         return None
     names = table.model_names
     models: list[NetworkModel | None] = [None] * len(names)
-    if flavour != AUTO or len(cluster.racks) > 1:
+    if flavour != AUTO or places_count(cluster):
         own = {name.lower(): model for name, model in (profiles or {}).items()}
         shipped, _ = network_models(names)
         known = [None if model is None else network_of(model) for model in table.models]

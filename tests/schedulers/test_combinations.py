@@ -189,7 +189,7 @@ def test_a_request_is_kept_beside_one_that_holds_more() -> None:
 
 def test_no_chosen_job_stops_for_one_without_gpus() -> None:
     """All three fit by their cores in all, and each node has one core less than the last needs."""
-    gang = {"gpus": 2, "cpus": 3.0, "model": "gnmt"}
+    gang: dict[str, Any] = {"gpus": 2, "cpus": 3.0, "model": "gnmt"}
     trace = jobs_of(
         *[job(0, 2_000, **gang)] * 2,
         job(1_000, 100, gpus=0, cpus=2.0, memory_gb=1.0),

@@ -12,7 +12,7 @@ from muster.service.api.answers import JobSeries
 from muster.service.series import series_of
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State, StateRequest, StepsDone, StoreChanges, Submission
-from muster.speed.gains import network_for, stages_of
+from muster.speed.gains import stages_of
 from muster.workload.models import synergy_models
 
 from .controller.test_fake_nodes import CLUSTER, MODELS, World
@@ -101,6 +101,6 @@ def test_no_stage_of_a_shipped_model_is_negative(name: str, tmp_path: Path) -> N
         for node in CLUSTER.nodes
     ]
     model = MODELS[name.lower()]
-    stages = stages_of(model, CLUSTER, held, 2.0 * len(held), network_for(model, CLUSTER))
+    stages = stages_of(model, CLUSTER, held, 2.0 * len(held))
     assert min(stages.input, stages.compute, stages.communication) >= 0.0
     assert stages.total > 0.0

@@ -27,7 +27,7 @@ from muster.service.engines.factory import ConfiguredEngine, EngineContext, Engi
 from muster.service.engines.interface import EngineCapabilities, Exit, Launch, Observed
 from muster.service.engines.sequential import SequentialEngine
 from muster.service.store.rows import JobRow
-from muster.speed.gains import network_for, stages_of
+from muster.speed.gains import stages_of
 from muster.training.run_folder import EXIT_STOPPED, progress_file, read_progress
 from muster.workload.models import Model
 
@@ -63,7 +63,7 @@ def pace_of(
         held = sum(len(here.gpu_ids) for here in with_gpus)
         return Pace(steps, held / row.usual_gpus if row.request.changes_size else 1.0)
     asked = row.usual_gpus * row.request.gpu_share
-    return Pace(steps, 1.0 / stages_of(model, cluster, with_gpus, asked, network_for(model, cluster)).total)
+    return Pace(steps, 1.0 / stages_of(model, cluster, with_gpus, asked).total)
 
 
 @dataclass(frozen=True)

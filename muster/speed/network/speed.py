@@ -245,3 +245,8 @@ def _model_arrays(models: Sequence[NetworkModel | None]) -> _ModelArrays:
             rows.append(np.stack([messages.ready_seconds, messages.gradient_gb, messages.update_seconds]))
             filled += messages.ready_seconds.size
     return _ModelArrays(table, np.ascontiguousarray(np.concatenate(rows, axis=1)))
+
+
+def places_count(cluster: Cluster) -> bool:
+    """Whether places differ by the network unless a run says otherwise: in one rack all are taken to be alike."""
+    return len(cluster.racks) > 1
