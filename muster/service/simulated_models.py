@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -14,13 +13,9 @@ from muster.service.learned_sizes import LearnedSizes
 from muster.service.store.rows import JobRow
 from muster.speed.gains import stages_of
 from muster.speed.input_pipeline import model_table
+from muster.speed.measured_model import as_measured, model_of_steps
 from muster.speed.rates import reference_seconds
-from muster.workload.models import Compute, Model
-
-_SAMPLES = 1_000_000
-"""Of a GPU an iteration where that is not known: so many that their parts on other sizes are whole too."""
-_MOST_FIXED = 0.999
-"""Of an iteration, what fewer samples do not shorten: at most, as a pass over no samples takes less than all."""
+from muster.workload.models import Model
 
 
 def simulated_model(
@@ -41,15 +36,10 @@ def simulated_model(
     faster = learned.usual_over(row, other, cluster.most_gpus_per_node)
     if fewest == most or other == usual or faster is None:
         return known
-    part = usual / other
-    fixed = min(max((1 / faster - part) / (1 - part), 0.0), _MOST_FIXED)
-    model = known or _of_unknown_input(_usual_seconds(row, learned, cluster))
-    batch = model.batch or _SAMPLES
-    compute = replace(
-        model.compute or Compute(0.0), fixed_samples=batch * fixed / (1 - fixed), largest_batch=batch * usual
-    )
     name = f"{row.request.model or row.id!r} as measured on {usual} and {other}"
-    return replace(model, name=name, aliases=(), batch=batch, compute=compute, network=None)
+    if known is None:
+        known = model_of_steps(_usual_seconds(row, learned, cluster))
+    return as_measured(known, name, usual, other, faster)
 
 
 def times_usual(
@@ -88,7 +78,3 @@ def _usual_seconds(row: JobRow, learned: LearnedSizes, cluster: Cluster) -> floa
     nodes = -(-gpus // cluster.most_gpus_per_node)
     (seconds,) = learned.seconds_per_iteration(np.array([row.id]), gpus, nodes, "").tolist()
     return float(seconds)
-
-
-def _of_unknown_input(seconds: float) -> Model:
-    return Model("", "", 0, seconds, 1.0, 1.0, (), (), (), source="measured steps", licence="none")

@@ -10,5 +10,6 @@ The others:
 
 - `muster.speed.network`: communication that stays exposed on a placement, alone or among neighbours.
 - `muster.speed.network_of_jobs`: the network of the jobs of a run or of the daemon.
+- `muster.speed.measured_model`: a model with the steps that a job has shown on two numbers of GPUs.
 - `muster.speed.parameter_server`: workers and servers, layer by layer.
 """
