@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.elastic.ground import FURTHER_SETTINGS, SIA_SETTINGS, elastic, rubick
-from experiments.joint import dally, elastic_sizes, everyday, mixed, random_worlds, smd, synergy
+from experiments.joint import dally, elastic_sizes, everyday, mixed, random_worlds, shares, smd, synergy
 from experiments.joint.ablations import ablations, beliefs
 from experiments.joint.ground import Case, Cell, Make, table
 
@@ -43,6 +43,7 @@ GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally-tuning": lambda given: dally.lines(given.only, given.jobs_share, given.seeds, tuning=True),
     "everyday": lambda given: everyday.lines(given.only, given.reference, given.seeds),
     "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
+    "shares": lambda given: shares.lines(given.scheduler or ("gittins", "las", "srtf"), given.seeds),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     **dict.fromkeys(elastic_sizes.GROUNDS, _elastic_sizes),
     **dict.fromkeys(random_worlds.GROUNDS, _random),
@@ -67,7 +68,7 @@ def main() -> None:
         metavar="NAME",
         help="Scheduler to run; an order on the synergy grounds, smd, mixed, random and elastic jobs; repeatable; a "
         "replica of the ground is named as there (default: fifo, las, srtf; on synergy also gittins, on smd, mixed, "
-        "random and elastic jobs gittins alone).",
+        "random and elastic jobs gittins alone, on shares gittins, las and srtf).",
     )
     parser.add_argument(
         "--only",
@@ -88,8 +89,8 @@ def main() -> None:
         metavar="N",
         help="Seeds on the grounds of generated jobs; on everyday, drafts of each queue: other seeds, or the log with "
         "times that are 5 %% off at most; on random and random-tuning, worlds, each once more with another queue after "
-        "all of them (default: 10, on everyday 1, on elastic-network 14 queues, on elastic-servers 60, on random "
-        "150, on random-tuning 200).",
+        "all of them (default: 10, on everyday 1, on elastic-network 14 queues, on elastic-servers 60, on "
+        "shares 12, on random 150, on random-tuning 200).",
     )
     parser.add_argument(
         "--table",
@@ -126,7 +127,9 @@ def main() -> None:
     if arguments.seeds is None:
         worlds = {ground: len(numbers) for ground, numbers in random_worlds.GROUNDS.items()}
         queues = {ground: count for ground, (_, count) in elastic_sizes.GROUNDS.items()}
-        arguments.seeds = ({"everyday": 1} | queues | worlds).get(arguments.ground, 10)
+        arguments.seeds = ({"everyday": 1, "shares": shares.QUEUES} | queues | worlds).get(
+            arguments.ground, 10
+        )
     if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
     if (arguments.shared_speeds or arguments.moves_pause) and arguments.ground not in LEARNING:
@@ -134,7 +137,8 @@ def main() -> None:
     if arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
     if (
-        arguments.ground in ("dally-tuning", "everyday", *elastic_sizes.GROUNDS, *random_worlds.GROUNDS)
+        arguments.ground
+        in ("dally-tuning", "everyday", "shares", *elastic_sizes.GROUNDS, *random_worlds.GROUNDS)
         and arguments.table
     ):
         parser.error(f"--table: the ground {arguments.ground} has none but its own")
