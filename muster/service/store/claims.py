@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -93,5 +94,9 @@ class _OfAServer:
     def release(self) -> None:
         if self._connection is not None:
             with self._connection as ending:
+                # The server may take its time to see that a connection has ended.
+                with suppress(DBAPIError):
+                    if not ending.invalidated:
+                        ending.execute(select(func.pg_advisory_unlock(_NUMBER)))
                 ending.invalidate()  # Else the pool kept it, and the server the lock.
             self._connection = None
