@@ -22,4 +22,7 @@ cdef inline bint even_gangs(Books* books) noexcept nogil:
 
 cdef int64_t even_part(int64_t* fit, int64_t nodes, int64_t gpus, bint smallest) noexcept nogil
 cdef int64_t take_even(int64_t* fit, int64_t nodes, int64_t gpus, EvenChoice choice, int64_t* take) noexcept nogil
+cdef int64_t take_exactly(
+    int64_t* fit, int64_t nodes, int64_t gpus, int64_t count, bint even, int64_t* take
+) noexcept nogil
 cdef bint level_chain(Books* books, int64_t chain) noexcept nogil

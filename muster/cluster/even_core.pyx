@@ -41,6 +41,53 @@ cdef int64_t take_even(int64_t* fit, int64_t nodes, int64_t gpus, EvenChoice cho
     return gpus // part
 
 
+cdef int64_t take_exactly(
+    int64_t* fit, int64_t nodes, int64_t gpus, int64_t count, bint even, int64_t* take
+) noexcept nogil:
+    """Write the GPUs of a gang on each of so many nodes to `take`; on how many, 0 without a place.
+
+    It takes equal parts of the fullest nodes that have them. Where there are none, and gangs need not be even, it
+    takes what fits on the emptiest nodes, and one GPU of each at least.
+    """
+    cdef bint found = gpus % count == 0 and _take_equally(fit, nodes, gpus, count, take)
+    if not found and not even and count <= gpus:
+        found = _take_emptiest(fit, nodes, gpus, count, take)
+    if not found:
+        memset(take, 0, nodes * sizeof(int64_t))
+    return count if found else 0
+
+
+cdef bint _take_equally(int64_t* fit, int64_t nodes, int64_t gpus, int64_t count, int64_t* take) noexcept nogil:
+    """Take equal parts of so many nodes, those with the least room for them; whether there are such."""
+    cdef int64_t turn, node, best, part = gpus // count
+    memset(take, 0, nodes * sizeof(int64_t))
+    for turn in range(count):
+        best = -1
+        for node in range(nodes):
+            if take[node] == 0 and fit[node] >= part and (best < 0 or fit[node] < fit[best]):
+                best = node
+        if best < 0:
+            return False
+        take[best] = part
+    return True
+
+
+cdef bint _take_emptiest(int64_t* fit, int64_t nodes, int64_t gpus, int64_t count, int64_t* take) noexcept nogil:
+    """Take GPUs of so many nodes, those with the most room for them, at least one of each; whether that is enough."""
+    cdef int64_t turn, node, best
+    memset(take, 0, nodes * sizeof(int64_t))
+    for turn in range(count):
+        best = -1
+        for node in range(nodes):
+            if take[node] == 0 and fit[node] > 0 and (best < 0 or fit[node] > fit[best]):
+                best = node
+        if best < 0:
+            return False
+        take[best] = min(fit[best], gpus - (count - 1 - turn))
+        gpus -= take[best]
+    return gpus == 0
+
+
 cdef bint level_chain(Books* books, int64_t chain) noexcept nogil:
     """Lower the amounts of a chain of rows to what all of them have; whether their GPUs are equal."""
     cdef int64_t row = books.rows[chain].next, resource

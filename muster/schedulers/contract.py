@@ -158,6 +158,11 @@ class Jobs:
         return self._table.asked["nodes"][self.index]
 
     @property
+    def exact_nodes(self) -> Ints:
+        """Nodes that the job has to be on, as its script needs as many processes; 0: any number."""
+        return self._table.asked["exact_nodes"][self.index]
+
+    @property
     def partition(self) -> Ints:
         """Number of the partition."""
         return self._table.asked["partition"][self.index]

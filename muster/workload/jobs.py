@@ -54,6 +54,7 @@ ASKED = layout_of(
     ("server_cpu", np.int64),  # of one parameter server, in millionths
     ("terms", np.float64, (MOST_TERMS, 3)),  # of a step (`speed.parameter_server`), for PS and RING
     ("most_doublings", np.int64),  # of the total batch, that the owner allows; 0: it is fixed
+    ("exact_nodes", np.int64),  # on which it has to be, as its script needs as many processes; 0: any number
 )
 AskedArray: TypeAlias = Structured[
     Literal[
@@ -83,6 +84,7 @@ AskedArray: TypeAlias = Structured[
         "server_cpu",
         "terms",
         "most_doublings",
+        "exact_nodes",
     ]
 ]
 

@@ -44,6 +44,7 @@ cdef struct Asked:
     int64_t server_cpu
     double terms[MOST_TERMS][3]
     int64_t most_doublings
+    int64_t exact_nodes
 
 cdef struct Fact:
     int64_t state

@@ -46,7 +46,7 @@ def test_an_even_gang_has_a_place_where_there_is_one(rule: int, situation: Situa
         fewest = min(map(nodes_of, ever), default=0)
         possible = [take for take in possible if nodes_of(take) == fewest]
     books = ledger.reserve(count, count)
-    placed = place_job(books, count, (gpus, 1000), situation.allowed, situation.need, rule)
+    placed = place_job(books, count, (gpus, 1000, 0), situation.allowed, situation.need, rule)
     assert placed == bool(possible)
     held = ledger.holding(count)
     if placed:

@@ -172,7 +172,7 @@ def test_a_gang_gets_the_nodes_that_its_rule_describes(rule: int, situation: Sit
     expected = by_description(rule, situation.places, gpus)
     job = nodes  # The one that holds nothing yet.
     books = situation.ledger.reserve(nodes, nodes)
-    placed = place_job(books, job, (gpus, 1000), situation.allowed, situation.need, rule)
+    placed = place_job(books, job, (gpus, 1000, 0), situation.allowed, situation.need, rule)
     assert placed == (expected is not None)
     held = situation.ledger.holding(job)
     assert {share.node: len(share.gpu_ids) for share in held} == {
@@ -206,7 +206,7 @@ def test_consolidate_waits_for_the_fewest_nodes(
         if count:
             hold(ledger, node, [NodeAllocation(node, tuple(range(count)))])
     books, rule = ledger.reserve(3, 3), job_columns.CONSOLIDATE
-    found = place_job(books, 3, (gpus, 1000), np.array(allowed), np.zeros(4, np.int64), rule)
+    found = place_job(books, 3, (gpus, 1000, 0), np.array(allowed), np.zeros(4, np.int64), rule)
     take = {share.node: len(share.gpu_ids) for share in ledger.holding(3)}
     assert ([take.get(node, 0) for node in range(3)] if found else None) == expected
 
@@ -236,7 +236,7 @@ def test_a_share_takes_the_fullest_gpu_with_room(rule: int, situation: Situation
             for gpu, free in here.items():
                 empty = (-whole if rule == job_columns.SPREAD else 1000 + whole) if free == 1000 else free
                 best = min(best or (np.inf, 0, 0), (empty, place.number, gpu))
-        placed = place_job(books, job + number, (1, milli), situation.allowed, situation.need, rule)
+        placed = place_job(books, job + number, (1, milli, 0), situation.allowed, situation.need, rule)
         assert placed == (best is not None)
         if best is None:
             assert not ledger.holds(job + number)
@@ -258,7 +258,7 @@ def test_a_job_without_gpus_takes_the_fullest_node(situation: Situation) -> None
     ]
     job = len(situation.places)
     placed = place_job(
-        situation.ledger.reserve(1, 1), job, (0, 1000), situation.allowed, need, job_columns.PACK
+        situation.ledger.reserve(1, 1), job, (0, 1000, 0), situation.allowed, need, job_columns.PACK
     )
     assert placed == bool(fits)
     held = [share.node for share in situation.ledger.holding(job)]

@@ -235,6 +235,7 @@ class RestoredSnapshot:
             "min_gpus": (0, 2**31),
             "max_gpus": (0, max(2**31, most)),
             "nodes": (0, 2**31),
+            "exact_nodes": (0, 2**31),
             "milli": (1, WHOLE + 1),
             "most_doublings": (0, MOST_DOUBLINGS + 1),
         }

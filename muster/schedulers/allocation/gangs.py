@@ -47,6 +47,8 @@ class Gangs(NamedTuple):
     forms: GangForms = ALL_ALIKE
     even: bool = False
     """The same number of GPUs on each node of a job."""
+    exact_nodes: Ints = _NONE
+    """By position: nodes that the job has to be on; 0: any number."""
 
 
 def gangs_of(snapshot: Snapshot) -> Gangs:
@@ -69,6 +71,7 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
         models,
         weight,
         even=even,
+        exact_nodes=jobs.exact_nodes,
     )
 
 

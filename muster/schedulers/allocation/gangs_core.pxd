@@ -40,6 +40,7 @@ cdef struct Gangs:
     int64_t class_count
     int64_t resources
     bint even  # the same number of GPUs on each node of a job
+    int64_t* exact_nodes  # that the job has to be on; 0: any number
     FormsOfGang forms  # of the first line; without any, every place is as fast as any other
     int64_t* line  # by position
     int64_t* rack_of_node
@@ -56,6 +57,11 @@ cdef inline FormsOfGang forms_of(Gangs* gangs, int64_t at) noexcept nogil:
 cdef inline uint8_t* allowed_nodes(Gangs* gangs, int64_t at) noexcept nogil:
     """By node: whether a job may be there."""
     return gangs.node_allowed + gangs.constraint[at] * gangs.nodes
+
+
+cdef inline bint may_be_whole(Gangs* gangs, int64_t at) noexcept nogil:
+    """Whether a job may have all its GPUs on one node."""
+    return gangs.exact_nodes[at] <= 1
 
 
 cdef inline int64_t* need_of(Gangs* gangs, int64_t* demand, int64_t at) noexcept nogil:

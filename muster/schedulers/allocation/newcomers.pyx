@@ -24,6 +24,7 @@ from muster.schedulers.allocation.gangs_core cimport (
     allowed_nodes,
     gangs_of,
     need_of,
+    may_be_whole,
     place_whole,
     set_level,
 )
@@ -99,7 +100,7 @@ cdef int64_t _most_gain(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:
     node_parts.assign(draft.node_parts, draft.node_parts + draft.used[0])
     free.assign(draft.free, draft.free + draft.nodes * draft.resources)
     before.node_parts, before.free = node_parts.data(), free.data()
-    for node in range(gangs.nodes):
+    for node in range(gangs.nodes if may_be_whole(gangs, at) else 0):
         if free_on(draft, node)[0] < gangs.gpus[at] or not allowed[node]:
             continue
         speed = _speed_on(draft, gangs, node)

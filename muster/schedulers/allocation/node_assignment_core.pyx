@@ -22,6 +22,7 @@ from muster.schedulers.allocation.gangs_core cimport (
     gangs_of,
     need_of,
     need_on,
+    may_be_whole,
     place_gang,
     place_whole,
     request_of,
@@ -138,7 +139,7 @@ cdef int64_t _best_match(
     cdef int64_t node, resource, best = -1
     cdef double match, most = -INFINITY
     cdef bint suits, best_suits = False
-    for node in range(gangs.nodes):
+    for node in range(gangs.nodes if may_be_whole(gangs, at) else 0):
         suits = gangs.kind_of_node[node] == kind
         if not allowed[node] or free_on(draft, node)[0] < gangs.gpus[at] or (best_suits and not suits):
             continue

@@ -4,9 +4,9 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memset
 from libcpp.vector cimport vector
 
-from muster.cluster.even_core cimport FULLEST, take_even
+from muster.cluster.even_core cimport FULLEST, take_even, take_exactly
 from muster.schedulers.allocation.draft_core cimport fits, floor_of, free_on, tighter
-from muster.schedulers.allocation.gangs_core cimport allowed_nodes, need_on
+from muster.schedulers.allocation.gangs_core cimport allowed_nodes, may_be_whole, need_on
 
 
 cdef int64_t gpus_that_fit(Draft* draft, int64_t node, int64_t* amounts) noexcept nogil:
@@ -30,7 +30,7 @@ cdef bint pick(
     """
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
     cdef int64_t node, left = gangs.gpus[at], best = -1
-    if gangs.even:
+    if gangs.even or gangs.exact_nodes[at] > 0:
         return fewest_nodes(draft, gangs, at, need, take) > 0
     memset(take, 0, gangs.nodes * sizeof(int64_t))
     if not consolidating:
@@ -85,7 +85,7 @@ cdef BestFits best_fits(Draft* draft, Gangs* gangs, int64_t at, int64_t* best, i
     cdef int64_t node, gpus = gangs.gpus[at], home = draft.home[at]
     cdef BestFits found
     found.with_best = found.with_fair = found.with_gpus = -1
-    for node in range(gangs.nodes):
+    for node in range(gangs.nodes if may_be_whole(gangs, at) else 0):
         if free_on(draft, node)[0] < gpus or not allowed[node]:
             continue
         if found.with_best >= 0 and not tighter(draft, node, found.with_best, home):
@@ -105,7 +105,7 @@ cdef BestFits best_fits(Draft* draft, Gangs* gangs, int64_t at, int64_t* best, i
 cdef int64_t fewest_nodes(Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t* take) noexcept nogil:
     """Choose as few nodes as possible for a need, the last by best fit; how many, 0 without a place.
 
-    Best fit is the node with the fewest free GPUs, then CPUs, then memory; of equals the job's own, then the
+    A job that has to be on a number of nodes is on so many. Best fit is the node with the fewest free GPUs, then CPUs, then memory; of equals the job's own, then the
     first. `take` gets the GPUs on each. Without a need (NULL) GPUs alone count.
     """
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
@@ -123,6 +123,8 @@ cdef int64_t fewest_nodes(Draft* draft, Gangs* gangs, int64_t at, int64_t* need,
             total += fit[node]
     if total < gangs.gpus[at]:
         return 0
+    if gangs.exact_nodes[at] > 0:
+        return take_exactly(fit.data(), gangs.nodes, gangs.gpus[at], gangs.exact_nodes[at], gangs.even, take)
     if gangs.even:
         return take_even(fit.data(), gangs.nodes, gangs.gpus[at], FULLEST, take)
     return _take_fewest(draft, draft.home[at], gangs.gpus[at], fit.data(), take)

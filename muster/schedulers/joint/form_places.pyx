@@ -136,6 +136,8 @@ cdef bint _find_form(Search* search, int64_t at, int64_t* kind, Room* room) noex
     cdef int64_t* take = network.work.scratch.take
     if kind[0] <= _EVENLY and gpus // kind[1] > network.most_free:
         return False
+    if search.gangs.exact_nodes[at] == 1 and (kind[0] > _EVENLY or kind[1] > 1):
+        return False
     if room.total < gpus or (kind[0] == _IN_RACK and most_in_a_rack(room) < gpus):
         return False
     if kind[0] < _EVENLY and search.gangs.constraint[at] == 0:

@@ -148,8 +148,8 @@ cdef int64_t fewest_nodes(
     for i in range(chosen.nodes.size()):
         chosen.gpus[chosen.nodes[i]] = 0
     chosen.nodes.clear()
-    if gangs.even:
-        return _fewest_evenly(draft, gangs, at, need, chosen)
+    if gangs.even or gangs.exact_nodes[at] > 0:
+        return _fewest_of_all(draft, gangs, at, need, chosen)
     if free.free_gpus < left:
         return 0
     while left > 0:
@@ -166,8 +166,8 @@ cdef int64_t fewest_nodes(
     return chosen.nodes.size()
 
 
-cdef int64_t _fewest_evenly(Draft* draft, Gangs* gangs, int64_t at, int64_t* need, Chosen* chosen) noexcept nogil:
-    """Choose as few nodes as possible of which a job has as many GPUs each, by a look at all of them."""
+cdef int64_t _fewest_of_all(Draft* draft, Gangs* gangs, int64_t at, int64_t* need, Chosen* chosen) noexcept nogil:
+    """Choose as few nodes as possible, or as many as the job has to be on, by a look at all of them."""
     cdef int64_t node, count = fewest_of_all(draft, gangs, at, need, chosen.gpus.data())
     for node in range(gangs.nodes if count > 0 else 0):
         if chosen.gpus[node] > 0:

@@ -10,7 +10,7 @@ from libcpp.vector cimport vector
 from muster.cluster.arrays cimport Ints, floats, ints
 from muster.cluster.ledger_core cimport SLOTS, Node, books_of
 from muster.schedulers.allocation.draft_core cimport Draft, draft_of
-from muster.schedulers.allocation.gangs_core cimport Gangs, gangs_of, need_of, place_whole
+from muster.schedulers.allocation.gangs_core cimport Gangs, gangs_of, may_be_whole, need_of, place_whole
 from muster.schedulers.allocation.worth_core cimport ForRunning, for_running_of
 from muster.schedulers.joint.form_index cimport begin_index
 from muster.schedulers.joint.form_places cimport (
@@ -31,6 +31,7 @@ from muster.schedulers.placement.delay_scheduling cimport workspace_for
 cdef struct Refused:
     int64_t at_change
     int64_t gpus
+    int64_t nodes
     int64_t constraint
     double weight
 
@@ -110,7 +111,7 @@ cdef void _place_all(Search* search, Ints order) except *:
     on_node.resize(jobs.nodes)
     search.free, search.chosen, search.guesses, search.on_node = &free, &chosen, &guesses, on_node.data()
     lost.assign(jobs.jobs, False)
-    refused.assign(jobs.class_count, Refused(-1, 0, 0, 0.0))
+    refused.assign(jobs.class_count, Refused(-1, 0, 0, 0, 0.0))
     for i in range(order.size):
         queue.push_back(numbers[i])
     while place < queue.size():
@@ -122,6 +123,7 @@ cdef void _place_all(Search* search, Ints order) except *:
         if (
             known.at_change == changes
             and known.gpus == jobs.gpus[at]
+            and known.nodes == jobs.exact_nodes[at]
             and known.constraint == jobs.constraint[at]
             and jobs.weight[at] <= known.weight
         ):
@@ -130,7 +132,9 @@ cdef void _place_all(Search* search, Ints order) except *:
             changes += 1
             _note_changes(search, at)
         else:
-            known[0] = Refused(changes, jobs.gpus[at], jobs.constraint[at], jobs.weight[at])
+            known[0] = Refused(
+                changes, jobs.gpus[at], jobs.exact_nodes[at], jobs.constraint[at], jobs.weight[at]
+            )
 
 
 cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
@@ -154,6 +158,8 @@ cdef bint _place(Search* search, int64_t at, vector[int64_t]& queue, vector[bint
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t node = -1
     cdef Trial found
+    if not may_be_whole(gangs, at):
+        return place_apart(search, at)
     if search.network != NULL:
         if place_on_form(search, at):
             return True

@@ -31,7 +31,7 @@ cdef bint place_apart(Search* search, int64_t at) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
-    if search.fast_first and _place_where_fast(search, at):
+    if search.fast_first and gangs.exact_nodes[at] == 0 and _place_where_fast(search, at):
         return True
     if not search.apart_first and place_on_fewest(search, at):
         return True

@@ -7,7 +7,16 @@ Needs are amounts per GPU in millionths; `PROPORTIONAL` stands for the share of 
 from libc.string cimport memset
 from libcpp.algorithm cimport sort
 
-from muster.cluster.even_core cimport EMPTIEST, FIRST, FULLEST, EvenChoice, even_gangs, even_part, take_even
+from muster.cluster.even_core cimport (
+    EMPTIEST,
+    FIRST,
+    FULLEST,
+    EvenChoice,
+    even_gangs,
+    even_part,
+    take_even,
+    take_exactly,
+)
 from muster.cluster.ledger_core cimport (
     CPU,
     WHOLE,
@@ -297,6 +306,12 @@ cdef int64_t _find_node_without_gpus(Books* books, uint8_t* allowed, int64_t* ne
     return best
 
 
+cdef bint _take_exactly(Books* books, Asked* asked, Scratch scratch) noexcept nogil:
+    """Take as many nodes as a job has to be on; whether there are."""
+    cdef int64_t nodes = books.node_count, count = asked.exact_nodes
+    return take_exactly(scratch.fit, nodes, asked.gpus, count, even_gangs(books), scratch.take) > 0
+
+
 cdef bint place_job(
     Books* books, int64_t job, Asked* asked, uint8_t* allowed, int64_t* need, int64_t rule, Scratch scratch
 ) noexcept nogil:
@@ -315,7 +330,11 @@ cdef bint place_job(
             return False
         chain = put_share(books, chain, node, one << gpu, asked.milli, need)
     else:
-        if not find_nodes(books, allowed, asked.gpus, need, rule, scratch):
+        if asked.exact_nodes > 0:
+            count_fitting(books, allowed, need, scratch.fit)
+            if not _take_exactly(books, asked, scratch):
+                return False
+        elif not find_nodes(books, allowed, asked.gpus, need, rule, scratch):
             return False
         chain = chain_of(books, scratch.take, need, chain)
     return put_chain(books, job, chain) == 0

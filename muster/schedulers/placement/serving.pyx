@@ -51,12 +51,15 @@ def pick_from(int64_t free, int64_t gpus, int64_t island, int64_t count):
 
 
 def place_job(books, int64_t job, gang, allowed, need, int64_t rule):
-    """Give a job its GPUs, if there is a place by the rule; `gang` is their number and thousandths of each."""
+    """Give a job its GPUs, if there is a place by the rule.
+
+    `gang` is their number, thousandths of each, and the nodes that it has to be on, 0 for any number.
+    """
     cdef Books here = books_of(books)
     cdef vector[int64_t] fit = vector[int64_t](here.node_count), take = vector[int64_t](here.node_count)
     cdef Scratch scratch
     cdef Asked asked
-    asked.gpus, asked.milli = gang
+    asked.gpus, asked.milli, asked.exact_nodes = gang
     scratch.fit, scratch.take = fit.data(), take.data()
     return bool(rules_core.place_job(&here, job, &asked, bools(allowed).at, ints(need).at, rule, scratch))
 
@@ -191,7 +194,7 @@ cdef bint _place_with_first_option(Service* service, int64_t at) noexcept nogil:
     cdef Asked* spec = spec_of(&service.jobs, at)
     cdef int64_t rule = service.rules[0 if service.rule_lines == 1 else at], option
     cdef bint alike = service.needs.lines == 1 and service.rule_lines == 1 and spec.constraint == 0
-    alike = alike and spec.milli == WHOLE and spec.gpus < 64
+    alike = alike and spec.milli == WHOLE and spec.gpus < 64 and spec.exact_nodes == 0
     if alike and service.hopeless[spec.gpus]:
         return False
     for option in range(service.needs.options):
