@@ -187,12 +187,14 @@ def _last_ran(row: JobRow) -> str:
 
 
 def _what_it_keeps(row: JobRow) -> list[str]:
-    """Of a job whose owner allows other sizes."""
-    return (
-        []
-        if row.fixed_gpus is None
-        else [f"It keeps {gpus(row.fixed_gpus)}: its script cannot change its size."]
-    )
+    """Of a job whose script goes on only with as many processes as before."""
+    kept = []
+    if row.fixed_gpus is not None:
+        kept.append(f"It keeps {gpus(row.fixed_gpus)}: its script cannot change its size.")
+    if row.fixed_nodes:
+        nodes = counted(len(row.fixed_nodes), "node")
+        kept.append(f"It needs {nodes}, as before: its script goes on only with as many processes.")
+    return kept
 
 
 def _what_else_it_needs(row: JobRow) -> list[str]:

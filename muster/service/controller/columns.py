@@ -36,7 +36,7 @@ from muster.service.controller.interruptions import LONGEST_START_UP, RestartCos
 from muster.service.fitting import misfits
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
-from muster.service.store.rows import JobRow, Phase, State
+from muster.service.store.rows import ENDED, JobRow, Phase, State
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.speed.network.forms import PlacementShapes
@@ -117,6 +117,8 @@ class LiveColumns:
         """What each job should hold: the ledger's rows with the names of nodes. Only methods of this class write it."""
         self.misfits: set[int] = set()
         """Jobs that no state of the cluster could hold; it was another one when they were taken."""
+        self.fixed_nodes: dict[int, tuple[str, ...]] = {}
+        """Nodes of the newest start of each living job that goes on only with as many."""
         self._fits: dict[tuple[object, ...], bool] = {}
         self._spec: AskedArray = zero_records(0, ASKED)
         self._status: FactArray = zero_records(0, FACTS)
@@ -218,6 +220,7 @@ class LiveColumns:
         if not self._fits_in(row):
             self.misfits.add(row.id)
         self._sized[row.id]["priority"] = nan
+        self.keeps_its_nodes(row)
         self.learned_sizes.learn(row)
 
     def _write_sizes(self, row: JobRow) -> None:
@@ -427,6 +430,26 @@ class LiveColumns:
         if sum(len(here.gpu_ids) for here in self.plan.get(row.id, ())) not in (0, row.fixed_gpus):
             self.waiting(row.id, now)
 
+    def keeps_its_nodes(self, row: JobRow) -> None:
+        """A job goes on only on as many nodes as it has now, if it has shown that."""
+        if row.fixed_nodes and row.state not in ENDED:
+            self.fixed_nodes[row.id] = row.fixed_nodes
+            self._spec[row.id]["exact_nodes"] = len(row.fixed_nodes)
+
+    def allow_nodes(self, job: int, constraint: str, only: Sequence[str] | None = None) -> None:
+        """Let a job on the nodes of a constraint, or of these only on some; the table may be another one then."""
+        known = len(self._allowed)
+        of_constraint = self._constraint(constraint)
+        number = of_constraint
+        if only is not None:
+            number = self._number("constraint", f"{constraint} on {' '.join(sorted(only))}")
+            if number == len(self._allowed):
+                named = np.isin([node.name for node in self.cluster.nodes], only)
+                self._allowed.append(self._allowed[of_constraint] & named)
+        self._spec[job]["constraint"] = number
+        if len(self._allowed) > known:
+            self._table_changed()
+
     def charged(self, row: JobRow, now: float) -> None:
         """A start of a job has ended: what it got in all, to the last second."""
         status = self._status[row.id]
@@ -461,6 +484,8 @@ class LiveColumns:
             keep.settle(self.status, job, now, self.laws)
             keep.close_job(books, job, now, self._outcome())
         self.plan.pop(job, None)
+        if state in ENDED:
+            self.fixed_nodes.pop(job, None)
         self._status[job]["held"] = self._status[job]["rate"] = 0.0
         self._status[job]["state"] = _STATUS_STATES.get(state, COMPLETED)
 

@@ -21,6 +21,7 @@ from muster.schedulers.reasons import FITS_NOWHERE, reason
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.asking import Decided, decided
 from muster.service.controller.conditions import Conditions
+from muster.service.controller.kept_nodes import KeptNodes
 from muster.service.controller.starts import same_place
 from muster.service.daemon_status import SCHEDULER, DaemonStatus, Failing, LastDecision
 from muster.service.store import Store
@@ -101,26 +102,13 @@ class Planner:
         self._leave_out(misfits, now)
         index = np.array(sorted(self._jobs.active - misfits), np.int64)
         columns = self._jobs.columns
-        snapshot = Snapshot(
-            moment,
-            triggers,
-            Jobs(columns.table, index, moment),
-            columns.table,
-            columns.ledger,
-            columns.resource_profiles,
-            columns.forms,
-            resize_restarts=not self._status.engine_capabilities.can_resize,
-            keeps_amounts=not self._status.engine_capabilities.can_resize,
-            size_speeds=columns.learned_sizes or None,
-        )
         not_begun = [job for job in self._jobs.columns.plan if not self._runs_as_planned(job)]
         for job in not_begun:
             columns.counts_as_running(job, moment)
         self._jobs.pending = 0
         began = time.perf_counter()
         try:
-            taken = TakenSnapshot.of(snapshot, self._memory_now())
-            answer = decided(self._scheduler, snapshot, self._state, columns.spec)
+            snapshot, taken, answer = self._ask(moment, triggers, index)
         except Exception as error:
             self._not_begun_yet(not_begun, moment)
             self._unheeded = triggers
@@ -145,6 +133,35 @@ class Planner:
         self._status.decisions += 1
         self._status.decision_seconds = answer.seconds
         self._status.decision_seconds_sum += answer.seconds
+
+    def _ask(self, moment: float, triggers: int, index: Ints) -> tuple[Snapshot, TakenSnapshot, Decided]:
+        """Return the decision, and what it was made from; ValueError if it is wrong."""
+        kept = KeptNodes(self._jobs)
+        try:
+            while True:
+                snapshot = self._snapshot(moment, triggers, index)
+                taken = TakenSnapshot.of(snapshot, self._memory_now())
+                answer = decided(self._scheduler, snapshot, self._state, self._jobs.columns.spec)
+                if not kept.refuse(answer.decision.changes):
+                    return snapshot, taken, answer
+        finally:
+            kept.end()
+
+    def _snapshot(self, moment: float, triggers: int, index: Ints) -> Snapshot:
+        """What the scheduler sees."""
+        columns = self._jobs.columns
+        return Snapshot(
+            moment,
+            triggers,
+            Jobs(columns.table, index, moment),
+            columns.table,
+            columns.ledger,
+            columns.resource_profiles,
+            columns.forms,
+            resize_restarts=not self._status.engine_capabilities.can_resize,
+            keeps_amounts=not self._status.engine_capabilities.can_resize,
+            size_speeds=columns.learned_sizes or None,
+        )
 
     def _memory_now(self) -> bytes:
         """The scheduler's memory before the next decision."""

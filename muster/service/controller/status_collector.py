@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.cluster.ledger import DoesNotFit, NodeAllocation
-from muster.formatting import gpus
+from muster.formatting import counted, gpus
 from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
@@ -371,15 +371,36 @@ class StatusCollector:
         self._unsaved.add(row.id)
         if seconds is not None and self._jobs.columns.learned_sizes.learn(row):
             self._jobs.pending |= Trigger.TIMER
-        if report.keeps_ranks and row.request.changes_size and self._size_sets_ranks(row):
-            self._keeps_its_size(start, now)
+        if report.keeps_ranks:
+            self._keeps_its_ranks(start, row, now)
         if start.notice_at is None and row.id in self._jobs.columns.plan:
             self._jobs.columns.reported(row, now)
 
-    def _size_sets_ranks(self, row: JobRow) -> bool:
-        """Whether another number of GPUs may come with another number of processes: of nodes, where each has one."""
-        nodes = self._jobs.columns.cluster.nodes
-        return row.request.ranks == "per-gpu" or sum(node.gpus > 0 for node in nodes) > 1
+    def _keeps_its_ranks(self, start: JobStart, row: JobRow, now: float) -> None:
+        """Leave a job what its script needs for as many processes as now.
+
+        With one for each GPU that is its GPUs; with one for each node it is its number of nodes, and GPUs as well, as
+        other sizes take other numbers of nodes.
+        """
+        one_for_each_node = row.request.ranks == "one"
+        if one_for_each_node and sum(node.gpus > 0 for node in self._jobs.columns.cluster.nodes) <= 1:
+            return
+        if row.request.changes_size:
+            self._keeps_its_size(start, now)
+        if one_for_each_node:
+            self._keeps_its_nodes(start, now)
+
+    def _keeps_its_nodes(self, start: JobStart, now: float) -> None:
+        """Note the nodes of a start; the next one is on as many."""
+        before = self._jobs.rows[start.job].fixed_nodes
+        nodes = tuple(here.node for here in start.allocations)
+        if nodes == before:
+            return
+        self._jobs.set(start.job, fixed_nodes=nodes)
+        if not before:
+            words = f"run.steps has no elastic=True, so it stays on {counted(len(nodes), 'node')} at a time"
+            self._jobs.changes.event(start.job, now, "keeps its number of nodes", words)
+        self._jobs.columns.keeps_its_nodes(self._jobs.rows[start.job])
 
     def _keeps_its_size(self, start: JobStart, now: float) -> None:
         """Leave a job its GPUs whose owner allows other numbers, but whose script does not."""

@@ -55,8 +55,9 @@ def of_job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(fields)
     if "reason_parameters" in values:
         values["reason_parameters"] = json.dumps(dict(values["reason_parameters"]))
-    if "size_steps" in values:
-        values["size_steps"] = json.dumps(values["size_steps"])
+    for name in ("size_steps", "fixed_nodes"):
+        if name in values:
+            values[name] = json.dumps(values[name])
     return values
 
 
@@ -73,6 +74,7 @@ def job_row(row: Row[Any]) -> JobRow:
             "phase": Phase(row.phase),
             "reason_parameters": json.loads(row.reason_parameters),
             "size_steps": tuple(SizeSteps(*size) for size in json.loads(row.size_steps)),
+            "fixed_nodes": tuple(json.loads(row.fixed_nodes)),
         }
     )
 

@@ -128,6 +128,8 @@ class JobRow:
     """The engine's own name of a job that was submitted to it, as by sbatch; None: submitted to Muster."""
     fixed_gpus: int | None = None
     """GPUs that it keeps, as its script has shown that it cannot go on with another number of ranks; None: not so."""
+    fixed_nodes: tuple[str, ...] = ()
+    """Nodes of its newest start, where its script goes on only with as many processes, one on each; (): any number."""
     size_steps: tuple[SizeSteps, ...] = ()
     """Of a job that changes its size, those that it has had."""
 

@@ -94,6 +94,7 @@ JOBS = Table(
     Column("first_step", Double),
     Column("start_up_seconds", Double),
     Column("stop_seconds", Double),
+    Column("fixed_nodes", Text, nullable=False, server_default="[]"),  # JSON
     Index("jobs_by_state", "state", "id"),
     Index("jobs_by_user", "user", "id"),
     Index("jobs_by_name", "name", "id"),

@@ -29,7 +29,7 @@ def engine_of(url: str) -> sa.Engine:
 def definitions(engine: sa.Engine) -> dict[str, str]:
     with engine.connect() as connection:
         found = connection.execute(sa.text(DEFINITIONS[engine.dialect.name]))
-        return {str(name): str(definition) for name, definition in found}
+        return {str(name): " ".join(str(definition).split()) for name, definition in found}
 
 
 @pytest.fixture
@@ -59,12 +59,16 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(url: str) -> None:
     older = engine_of(url)
     with older.begin() as connection:
         connection.execute(sa.text("DROP TABLE steps_done"))
+        connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN fixed_nodes"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '1'"))
     older.dispose()
     store = Store.open(url)
     (job,) = store.submit([Submission("ann", a_request())])
-    store.commit(StoreChanges(steps=[StepsDone(job, 1, 2.0, 3.0)]))
+    store.commit(StoreChanges(steps=[StepsDone(job, 1, 2.0, 3.0)], jobs={job: {"fixed_nodes": ("a", "b")}}))
     assert store.steps_done(job) == [StepsDone(job, 1, 2.0, 3.0)]
+    row = store.job(job)
+    assert row is not None
+    assert row.fixed_nodes == ("a", "b")
     store.close()
 
 
