@@ -14,7 +14,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.cli.simulation_flags import MORE_HELP, CertifiedFlags, print_notes
 from muster.problems import ErrorCollector, InputError, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
@@ -46,7 +46,7 @@ def compare(
         typer.Option(metavar="N", min=1, help="Number of runs at a time (default: one for each CPU core)."),
     ] = None,
     *,
-    given: SimulationFlags,
+    given: CertifiedFlags,
     as_json: flags.Json = False,
 ) -> None:
     """Replay a trace under several schedulers, on one or several clusters, side by side.

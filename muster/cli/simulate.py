@@ -10,7 +10,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.cli.simulation_flags import MORE_HELP, CertifiedFlags, print_notes
 from muster.problems import ErrorCollector
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
@@ -38,7 +38,7 @@ def simulate(
         ),
     ] = None,
     *,
-    given: SimulationFlags,
+    given: CertifiedFlags,
     as_json: flags.Json = False,
 ) -> None:
     """Replay a trace on a cluster under one scheduler.

@@ -136,9 +136,6 @@ class SimulationFlags:
             help="Seconds each GPU stays unavailable after a job releases it.",
         ),
     ] = "0"
-    certify: Annotated[
-        bool, _rare("--certify", help="Record the optimality gap of each decision and of the mean JCT.")
-    ] = False
 
     def inputs(self, errors: ErrorCollector, trace: Path, cluster: str) -> Inputs:
         """The inputs of a run. Mistakes are in `errors`: settle it before anything is run."""
@@ -163,6 +160,15 @@ class SimulationFlags:
         """The options by the names that they have in Python."""
         options: Any = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "settings"}
         return cast("RunOptions", options)
+
+
+@dataclass(frozen=True)
+class CertifiedFlags(SimulationFlags):
+    """Of commands that show certificates."""
+
+    certify: Annotated[
+        bool, _rare("--certify", help="Record the optimality gap of each decision and of the mean JCT.")
+    ] = False
 
 
 def print_notes(trace: Trace, cluster: Cluster | None = None) -> None:

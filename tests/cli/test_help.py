@@ -139,6 +139,8 @@ def test_version_and_nothing(muster: Muster) -> None:
         (("simulate",), "Missing argument 'TRACE'"),
         (("simulate", "x.csv"), "Missing option '--cluster'"),
         (("compare", "x.csv", "--cluster", "y", "--bogus"), "No such option: --bogus"),
+        (("capacity", "x.csv", "--cluster", "y", "--certify"), "No such option: --certify"),
+        (("calibrate", "x.csv", "--cluster", "y", "--certify"), "No such option: --certify"),
         (("simulate", "x.csv", "--cluster", "y", "--seed", "many"), "--seed"),
     ],
 )
