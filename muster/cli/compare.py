@@ -107,7 +107,7 @@ def compare(
     from muster.report.terminal import comparison_table
 
     console = Console()
-    console.print(comparison_table([*history.values(), *summaries], console.width))
+    console.print(comparison_table(summaries, console.width, history))
     if not missing:
         print(f"The page with charts: {out / 'report.html'}")
 

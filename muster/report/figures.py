@@ -53,7 +53,7 @@ class FigureCell:
 
     text: str
     ratio: str
-    """To the first run; empty where it says nothing."""
+    """To the first scheduler's run; empty where it says nothing."""
     best: bool
 
 
@@ -132,8 +132,11 @@ def time_column(seconds: Sequence[float | None]) -> tuple[Show, str]:
     return partial(formatting.in_unit, unit=unit), unit.name
 
 
-def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> FigureColumn:
-    """A figure of all runs: best marked where there are several, of the same jobs, and they differ as shown."""
+def column(figure: Figure, summaries: Sequence[Mapping[str, Any]], base: int = 0) -> FigureColumn:
+    """A figure of all runs: best marked where there are several, of the same jobs, and they differ as shown.
+
+    `base` is the run to which the others' ratios are.
+    """
     values = [figure.of(summary) for summary in summaries]
     show, unit = figure.show_in(values)
     texts = [show(value) for value in values]
@@ -144,7 +147,9 @@ def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> FigureColu
         best_text = show(max(known, key=lambda value: figure.better * value))
     cells = [
         FigureCell(
-            text, formatting.ratio(value, values[0]) if figure.compared and index else "", text == best_text
+            text,
+            formatting.ratio(value, values[base]) if figure.compared and index != base else "",
+            text == best_text,
         )
         for index, (value, text) in enumerate(zip(values, texts, strict=True))
     ]

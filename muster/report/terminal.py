@@ -30,28 +30,37 @@ BESIDE_A_NAME = 2
 BESIDE_A_FIGURE = 2
 
 
-def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) -> Table:
-    """A row a scheduler: best in bold, below each time its ratio to the first scheduler's."""
+def comparison_table(
+    simulated: Sequence[Mapping[str, Any]],
+    width: int = 80,
+    history: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Table:
+    """A row a scheduler: best in bold, below each time its ratio to the first scheduler's.
+
+    `history` is what the log records, by its name: rows above those, of which no sentence speaks, as on the page.
+    """
+    above = history or {}
+    summaries = [*above.values(), *simulated]
     figures = [figure for figure in FIGURES if figure.path in TERMINAL_PATHS]
     some = (UTILITY_FIGURES, DEADLINE_FIGURES, CERTIFIED_FIGURES[:1])
     more = [figure for figures_if_any in some for figure in known(figures_if_any, summaries)]
     if more:
         # In 80 columns they take the room of the preemptions.
         figures[-1:] = more
-    columns = [column(figure, summaries) for figure in figures]
+    columns = [column(figure, summaries, base=len(above)) for figure in figures]
     room = width - BESIDE_A_NAME - sum(map(_width, columns))
-    names, common = _names(summaries, room)
+    names, common = _names(simulated, room)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     table.add_column("scheduler", overflow="fold")
     for one in columns:
         table.add_column(one.short, justify="right", no_wrap=True)
-    for index, name in enumerate(names):
+    for index, name in enumerate([*above, *names]):
         cells = []
         for cell in (one.cells[index] for one in columns):
             text = Text(cell.text, style="bold" if cell.best else "")
             cells.append(text.append(f"\n{cell.ratio}", style="dim not bold") if cell.ratio else text)
         table.add_row(Text(_folded(name, room)), *cells)
-    table.caption = Text("\n".join(_remarks(summaries, names, common)), style="dim")
+    table.caption = Text("\n".join(_remarks(summaries, [*above, *names], common, len(above))), style="dim")
     return table
 
 
@@ -80,12 +89,16 @@ def _folded(name: str, room: int) -> str:
     return "\n".join(lines)
 
 
-def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], common: str) -> list[str]:
-    remarks = [said] if (said := finding(names, summaries)) else []
+def _remarks(
+    summaries: Sequence[Mapping[str, Any]], names: Sequence[str], common: str, recorded: int
+) -> list[str]:
+    """The first `recorded` rows are not simulated."""
+    first, *more = names[recorded:]
+    remarks = [said] if (said := finding(names[recorded:], summaries[recorded:])) else []
     if common:
-        remarks.append(f"all {common}" if len(names) > 1 else f"in full: {names[0]}{common}")
+        remarks.append(f"all {common}" if more else f"in full: {first}{common}")
     if len(summaries) > 1:
-        remarks.append(f"best in bold; ratios to {names[0]}")
+        remarks.append(f"best in bold; ratios to {first}")
     bounds = zip(names, map(jct_bound_text, summaries), strict=True)
     remarks += [f"{name}: {text}" for name, text in bounds if text]
     for name, summary in zip(names, summaries, strict=True):

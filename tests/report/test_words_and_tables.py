@@ -185,6 +185,20 @@ def test_best_is_bold_and_the_first_has_no_ratio() -> None:
     assert f"{means[1] / means[0]:.2f}×" in ratios
 
 
+def test_ratios_and_sentences_are_not_to_what_a_log_records() -> None:
+    fifo, sjf = [
+        summarise(scheduled(order, jobs=40, name=f"{order}+proportional+pack")) for order in ("fifo", "sjf")
+    ]
+    log = {**fifo, "scheduler": "recorded", "jct_seconds": {**fifo["jct_seconds"], "mean": 1e6}}
+    out = StringIO()
+    Console(file=out, width=80).print(comparison_table([fifo, sjf], history={"recorded": log}))
+    rows = [line for line in out.getvalue().splitlines() if re.search(r"\d$|\d %|×", line.strip())]
+    assert [line.split()[0] for line in rows[:3:2]] == ["recorded", "fifo"]
+    assert rows[1].split()[0] == ratio(1e6, fifo["jct_seconds"]["mean"])
+    assert "ratios to fifo" in out.getvalue()
+    assert f"from {duration(fifo['jct_seconds']['mean'])} to" in re.sub(r"\s+", " ", out.getvalue())
+
+
 def test_no_time_is_best_where_runs_end_jobs_undone() -> None:
     """Only the use of the GPUs, which counts all jobs, is better in one of them."""
     summaries = [summarise(scheduled(order, jobs=40)) for order in ("fifo", "sjf")]
