@@ -502,6 +502,25 @@ def test_a_mapped_problem_names_the_column_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("start", "end"),
+    [("2024-03-01T09:00:10", "2024-03-01 09:01:50"), ("1709283610", "1709283710"), ("1709283610", "")],
+)
+def test_mapped_starts_and_ends_are_on_the_clock_of_submits(tmp_path: Path, start: str, end: str) -> None:
+    table = f"at,from,to,gpus,run\n2024-03-01T09:00:00,{start},{end},1,100\n1709283605.5,,,1,100\n"
+    mapping = {"submit": "at", "start_seconds": "from", "end_seconds": "to", "duration": "run"}
+    jobs = read(tmp_path, table, mapping=mapping).jobs
+    assert jobs["submit_seconds"].to_list() == [0, 5.5]
+    assert jobs["start_seconds"].to_list() == [10, None]
+    assert jobs["end_seconds"].to_list() == [110 if end else None, None]
+
+
+def test_mapped_dates_beside_seconds_are_refused(tmp_path: Path) -> None:
+    table = "at,from,gpus,run\n5,2024-03-01T09:00:10,1,100\n"
+    with pytest.raises(InputError, match=r":2: from: found '2024-03-01T09:00:10'"):
+        read(tmp_path, table, mapping={"submit": "at", "start_seconds": "from", "duration": "run"})
+
+
+@pytest.mark.parametrize(
     ("first", "second"),
     [
         ("2024-03-31T23:59:00", "2024-04-01 00:00:30"),

@@ -24,6 +24,7 @@ _SHORT = {
     "restart_cost": "restart_cost_seconds",
     "deadline": "deadline_seconds",
 }
+_MOMENTS = ("submit_seconds", "start_seconds", "end_seconds", "deadline_seconds")
 _EPOCH_FROM = 1e8
 """Times from here on (1973 on a Unix clock) are dates, not seconds since a trace began."""
 
@@ -80,22 +81,25 @@ def read(table: TraceTable, mapping: Mapping[str, str]) -> Reading:
 
 def _read_dates(reading: Reading) -> None:
     """Date-times and Unix times become seconds since the first submission; other times stay."""
-    for name in ("submit_seconds", "deadline_seconds"):
-        if name in reading.frame.columns:
-            cells = reading.frame[name]
-            seconds = epoch_seconds(cells)
-            # Only a column that is all times: a bad cell stays as it is, for the checks to show.
-            if seconds.null_count() == cells.null_count():
-                reading.frame = reading.frame.with_columns(seconds.alias(name))
-    submit = reading.frame.get_column("submit_seconds", default=None)
+    moments = {name: _moments(reading.frame[name]) for name in _MOMENTS if name in reading.frame.columns}
+    submit = moments.get("submit_seconds")
     if submit is None or not submit.dtype.is_numeric():
         return
     first = submit.min()
-    if isinstance(first, float) and first >= _EPOCH_FROM:
-        shifted = [name for name in ("submit_seconds", "deadline_seconds") if name in reading.frame.columns]
-        numeric = [name for name in shifted if reading.frame[name].dtype.is_numeric()]
-        reading.frame = reading.frame.with_columns(pl.col(numeric) - first)
-        reading.notes.append("times are dates: 0 is the first submission")
+    if not isinstance(first, float) or first < _EPOCH_FROM:
+        # Dates beside them are of another clock: they stay as they are, for the checks to show.
+        reading.frame = reading.frame.with_columns(submit)
+        return
+    reading.frame = reading.frame.with_columns(
+        cells - first if cells.dtype.is_numeric() else cells for cells in moments.values()
+    )
+    reading.notes.append("times are dates: 0 is the first submission")
+
+
+def _moments(cells: pl.Series) -> pl.Series:
+    """Seconds since 1970, or as they are where one is no time: that cell is for the checks to show."""
+    seconds = epoch_seconds(cells)
+    return seconds.alias(cells.name) if seconds.null_count() == cells.null_count() else cells
 
 
 def _clean_zeros(reading: Reading) -> None:
