@@ -29,6 +29,7 @@ from muster.cli.failures import (
     report_unwritable,
 )
 from muster.cli.help import Command, sections_of
+from muster.cli.usage import usage_error
 from muster.extras import missing_package
 from muster.files import disk_error
 from muster.problems import InputError, Problem, Unable
@@ -105,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exc()
         return report_failure(as_json, **error_of(failure))
     except typer.TyperException as error:
-        return report_failure(as_json, BAD_INPUT, _usage(error))
+        return report_failure(as_json, BAD_INPUT, usage_error(error))
     except Interrupted as stop:
         return report_failure(as_json, INTERRUPTED, str(stop))
     except (KeyboardInterrupt, typer.Abort):
@@ -211,12 +212,3 @@ def _command_asked_for(arguments: Sequence[str]) -> str | None:
         line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
         typed = line.split()[1:]
     return next((word for word in typed if word in COMMANDS), None)
-
-
-def _usage(error: typer.TyperException) -> str:
-    """What is wrong with the command line, and where its help is."""
-    context = getattr(error, "ctx", None)
-    message = error.format_message()
-    return (
-        f"{message}\nMore: {context.command_path} --help" if context and "Usage:" not in message else message
-    )

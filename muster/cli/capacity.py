@@ -32,14 +32,12 @@ class CapacityQuestion:
         str,
         typer.Option(
             metavar="NODES",
-            help="Nodes to add, as 'h100 nodes 0..16 step 2'; a type of the cluster or 1x8h100,96cpu,1tb; required.",
+            help="Nodes to add, as 'h100 nodes 0..16 step 2'; a type of the cluster or 1x8h100,96cpu,1tb.",
         ),
     ]
     target: Annotated[
         str,
-        typer.Option(
-            metavar="TARGET", help="Figure and its bound, as 'p90 wait < 1h' or 'mean jct < 2h'; required."
-        ),
+        typer.Option(metavar="TARGET", help="Figure and its bound, as 'p90 wait < 1h' or 'mean jct < 2h'."),
     ]
 
 

@@ -10,7 +10,7 @@ import typer
 def dashboard(
     open_browser: Annotated[
         bool,
-        typer.Option("--open/--no-open", help="Open a browser, or only print the address (default: open)."),
+        typer.Option("--open/--no-open", help="Open a browser, or only print the address."),
     ] = True,
 ) -> None:
     """Open the live page of the daemon, logged in as you.

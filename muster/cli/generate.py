@@ -12,6 +12,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
+from muster.cli.help import Command
 
 if TYPE_CHECKING:
     from muster.workload.trace import Trace
@@ -37,7 +38,7 @@ class TraceOutputFlags:
     as_json: flags.Json = False
 
 
-@generate.command()
+@generate.command(cls=Command)
 @takes_flag_groups()
 def synergy(
     jobs: Jobs,
@@ -77,7 +78,7 @@ def synergy(
     _write(partial(make, jobs, rate, _split(split), multi_gpu, static, seed), to)
 
 
-@generate.command()
+@generate.command(cls=Command)
 @takes_flag_groups()
 def philly_like(
     jobs: Jobs,
@@ -100,7 +101,7 @@ def philly_like(
     _write(partial(make, jobs, per_hour, tenants, seed), to)
 
 
-@generate.command()
+@generate.command(cls=Command)
 @takes_flag_groups()
 def mixed(
     jobs: Jobs,
@@ -124,7 +125,7 @@ def mixed(
     _write(partial(make, jobs, gpus, load, seed), to)
 
 
-@generate.command()
+@generate.command(cls=Command)
 @takes_flag_groups()
 def smd(
     jobs: Jobs,
@@ -145,7 +146,7 @@ def smd(
     *,
     to: TraceOutputFlags,
 ) -> None:
-    """Make a trace of jobs with parameter servers and SMD's utilities.
+    """Make a trace of parameter-server jobs with SMD's utilities.
 
     Example: muster generate smd --jobs 100 --seed 1 -o ps-jobs.csv
     """
@@ -154,7 +155,7 @@ def smd(
     _write(partial(make, jobs, per_hour, ring, seed), to)
 
 
-@generate.command()
+@generate.command(cls=Command)
 def slurm_month(
     jobs: Jobs,
     output: Annotated[
@@ -169,7 +170,7 @@ def slurm_month(
     overwrite: flags.Overwrite = False,
     as_json: flags.Json = False,
 ) -> None:
-    """Make a month of a Slurm site: what sacct and scontrol would print.
+    """Make a month of a Slurm site, as sacct and scontrol print it.
 
     Example: muster generate slurm-month --jobs 2000 --gpus 256 -o site
     """

@@ -114,7 +114,7 @@ class MeasuringFlags:
 
 @takes_flag_groups()
 def profile(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Command that runs the job.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Command that runs the job.")],
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the model (default: the name of the script).")
     ] = None,

@@ -207,7 +207,8 @@ def size(
     model: Annotated[
         str,
         typer.Argument(
-            help="Known model, as resnet50, vgg16 or bert-large, or a model of --layers; for a ring also a model file."
+            metavar="MODEL",
+            help="Known model, as resnet50, vgg16 or bert-large, or a model of --layers; for a ring also a model file.",
         ),
     ],
     limit: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from muster.cli import flags
+from muster.cli.help import Command
 
 token = typer.Typer(
     help="Make, list and revoke access tokens.",
@@ -25,7 +26,7 @@ StoreUrl = Annotated[
 ]
 
 
-@token.command()
+@token.command(cls=Command)
 def create(
     user: Annotated[str, typer.Argument(metavar="USER", help="User of the new token.")],
     role: Annotated[
@@ -57,7 +58,7 @@ def create(
             typer.echo(f"Note: {made['warning']}.", err=True)
 
 
-@token.command("list")
+@token.command("list", cls=Command)
 def list_tokens(as_json: flags.Json = False) -> None:
     """List the tokens, without their secrets.
 
@@ -80,7 +81,7 @@ def list_tokens(as_json: flags.Json = False) -> None:
     show(table)
 
 
-@token.command()
+@token.command(cls=Command)
 def revoke(
     number: Annotated[int, typer.Argument(metavar="TOKEN", min=1, help="Number of the token in the list.")],
     as_json: flags.Json = False,

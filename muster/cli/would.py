@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class JobShapeFlags:
     """The job that is asked about."""
 
-    gpus: Annotated[int, typer.Option(metavar="N", min=1, help="GPUs of the job; required.")]
+    gpus: Annotated[int, typer.Option(metavar="N", min=1, help="GPUs of the job.")]
     time_limit: Annotated[
         str | None,
         typer.Option(

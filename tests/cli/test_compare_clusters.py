@@ -84,6 +84,8 @@ def test_two_clusters_of_one_name_are_refused(muster: Muster, trace: Path, tmp_p
         ("simulate", "t.csv", "--cluster", "1x8gpu", "--scheduler", "fifo", "--scheduler", "las"),
         ("compare", "t.csv", "--cluster", "1x8gpu", "--seed", "1", "--seed", "2"),
         ("sweep", "t.toml", "--out", "a", "--out", "b"),
+        ("generate", "mixed", "--jobs", "5", "--gpus", "8", "-o", "t.csv", "--seed", "1", "--seed", "2"),
+        ("token", "create", "ann", "--role", "operator", "--role", "user"),
     ],
 )
 def test_an_option_for_one_value_given_twice_is_refused(muster: Muster, arguments: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ from .conftest import MUSTER, Outcome
 
 Muster = Callable[..., Outcome]
 COMPLETION = Path(__file__).parents[2] / "deploy" / "completion"
-GENERATORS = ("synergy", "philly-like", "mixed")
+GENERATORS = ("synergy", "philly-like", "mixed", "smd", "slurm-month")
 
 
 def test_the_list_of_commands_fits_a_small_screen_unshortened(muster: Muster) -> None:
@@ -141,7 +141,18 @@ def test_version_and_nothing(muster: Muster) -> None:
         (("compare", "x.csv", "--cluster", "y", "--bogus"), "No such option: --bogus"),
         (("capacity", "x.csv", "--cluster", "y", "--certify"), "No such option: --certify"),
         (("calibrate", "x.csv", "--cluster", "y", "--certify"), "No such option: --certify"),
-        (("simulate", "x.csv", "--cluster", "y", "--seed", "many"), "--seed"),
+        (
+            ("simulate", "x.csv", "--cluster", "y", "--seed", "many"),
+            "--seed: found 'many'; allowed: a whole number from 0 on",
+        ),
+        (("generate", "smd", "--jobs", "1.5", "-o", "x"), "--jobs: found '1.5'; allowed: a whole number\n"),
+        (("generate", "smd", "--ring", "2"), "--ring: found '2'; allowed: a number from 0 to 1"),
+        (
+            ("priority", "high", "1"),
+            "PRIORITY: found 'high'; allowed: a number from -1,000,000,000 to 1,000,000,000",
+        ),
+        (("cancel", "1", "0"), "JOB: found '0'; allowed: a whole number from 1 on"),
+        (("--log-level", "all", "nodes"), "--log-level: found 'all'; allowed: debug, info, warning, error"),
     ],
 )
 def test_a_wrong_command_line_is_explained(muster: Muster, words: tuple[str, ...], said: str) -> None:
