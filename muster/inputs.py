@@ -120,7 +120,6 @@ def inputs_of(
     `jobs` is a Trace, the path of a trace file, or columns (`read_columns`).
     """
     mapping = given.get("map")
-    columns = errors.of(_columns_of, mapping)
     of_models = errors.of(_path, "--models", given.get("models"))
     layers = errors.of(_path, "--layers", given.get("layers"))
     models = errors.of(_known_models, of_models)
@@ -133,7 +132,7 @@ def inputs_of(
         settings=settings,
         models=models,
         layers=errors.of(read_layers, Path(layers)) if layers else None,
-        trace=errors.of(_trace_of, jobs, columns, models),
+        trace=errors.of(_trace_of, jobs, mapping, models),
     )
 
 
@@ -190,7 +189,8 @@ def _cluster_of(cluster: object) -> Cluster:
     raise InputError(Problem("--cluster", what, found=cluster))
 
 
-def _trace_of(jobs: object, mapping: Mapping[str, str] | None, models: Mapping[str, Model]) -> Trace:
+def _trace_of(jobs: object, columns: object, models: Mapping[str, Model]) -> Trace:
+    mapping = _columns_of(columns)
     if isinstance(jobs, Trace):
         if mapping is not None:
             what = "columns are mapped for files and tables; a Trace has the native ones"

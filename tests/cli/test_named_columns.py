@@ -66,6 +66,7 @@ def test_a_wrong_mapping_is_refused_with_the_rest(muster: Muster, renamed: Path,
     assert refused.status == 2
     assert "--map: found 'gpu'; is no column of a trace; allowed: " in refused.err
     assert "Hint: did you mean philly?" in refused.err
+    assert len(refused.err.splitlines()) == 2
 
 
 def test_a_sweep_reads_mapped_columns(muster: Muster, trace: Path, renamed: Path, tmp_path: Path) -> None:

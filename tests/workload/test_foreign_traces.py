@@ -573,7 +573,12 @@ def test_a_mapping_that_says_nothing_is_refused(text: str, reply: str) -> None:
             "columns are mapped for csv only",
         ),
         (samples.SACCT_JSON_OLD, {"kind": "csv"}, "this is JSON"),
-        ("a,b\n1,2\n", {}, "no trace that is known here; found columns a, b"),
+        (
+            "a,b\n1,2\n",
+            {},
+            "no trace that is known here; found columns a, b; allowed: native, .* sacct. Hint: name",
+        ),
+        ("JobID|Submitted|State\n1|2|3\n", {}, "; nearest is sacct: the output of sacct --json, or .*JobID,"),
         ("[]", {}, "no trace that is known here"),
         ('{"jobs": [', {}, ":1: this is not JSON"),
         ("[" * 100_000, {}, "cannot be used|not JSON"),

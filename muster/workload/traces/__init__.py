@@ -6,6 +6,7 @@ order in which they are tried. The native form comes first, so a native file is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -84,12 +85,25 @@ def _recognised(content: Content) -> Format:
             "this is a list of nodes, not of jobs; make a cluster of it: muster convert NODES -o cluster.toml"
         )
         raise InputError(Problem(content.where, what))
-    known = "; ".join(f"{kind}: {form.expected}" for kind, form in FORMATS.items())
     what = (
-        f"this is no trace that is known here; {_found(content)}. Known are {known}. "
-        "Name the columns of any other table: --map submit=COLUMN,gpus=COLUMN,duration=COLUMN"
+        f"this is no trace that is known here; {_found(content)}; allowed: {', '.join(FORMATS)}{_nearest(content)}. "
+        "Hint: name the columns of any other table: --map submit=COLUMN,gpus=COLUMN,duration=COLUMN"
     )
     raise InputError(Problem(content.where, what))
+
+
+def _nearest(content: Content) -> str:
+    """What a file needs of the form with which it shares most columns; empty where it shares fewer than two."""
+    if isinstance(content, Document):
+        return ""
+    header = {name.casefold() for name in content.header}
+    shared = {kind: len(header & _columns(form)) for kind, form in FORMATS.items()}
+    kind = max(shared, key=lambda one: shared[one])
+    return f"; nearest is {kind}: {FORMATS[kind].expected}" if shared[kind] > 1 else ""
+
+
+def _columns(form: Format) -> set[str]:
+    return {part.strip().casefold() for part in re.split(r"[,;=]|columns ", form.expected)}
 
 
 def _found(content: Content) -> str:
