@@ -98,6 +98,8 @@ class Interrupted(Exception):
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the exit status."""
     as_json = "--json" in arguments
+    if os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]  # Of a terminal that does not know its width: tables would have no columns.
     try:
         app = app_with(_command_asked_for(arguments))
         status = typer.main.get_command(app).main(arguments, prog_name="muster", standalone_mode=False)

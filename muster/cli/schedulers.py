@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from muster.schedulers.presets import Preset
     from muster.schedulers.registry import PartInfo, Setting
 
+LEAST_ROOM = 20
+"""For a sentence, however narrow the terminal is."""
 SENTENCE_AT = 24
 """The column of the terminal where sentences begin."""
 WIDEST = 120
@@ -90,7 +92,7 @@ def _print_list(parts: list[PartInfo], presets: list[Preset]) -> None:
     for part in parts:
         by_slot.setdefault(part.slot, []).append((part.name, part.sentence))
     by_slot["preset"] = [(preset.name, preset.sentence) for preset in presets]
-    room = min(Console().width, WIDEST) - SENTENCE_AT
+    room = max(min(Console().width, WIDEST) - SENTENCE_AT, LEAST_ROOM)
     indent = " " * SENTENCE_AT
     for slot, rows in by_slot.items():
         print(slot)

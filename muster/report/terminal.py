@@ -28,6 +28,8 @@ from muster.report.metrics import NOT_COMPLETED
 BESIDE_A_NAME = 2
 """Columns of the terminal that are neither name nor figure."""
 BESIDE_A_FIGURE = 2
+LEAST_ROOM = 12
+"""For a name. In a narrower terminal the last figures are left out."""
 
 
 def comparison_table(
@@ -48,7 +50,11 @@ def comparison_table(
         # In 80 columns they take the room of the preemptions.
         figures[-1:] = more
     columns = [column(figure, summaries, base=len(above)) for figure in figures]
-    room = width - BESIDE_A_NAME - sum(map(_width, columns))
+    shown = len(columns)
+    while shown > 1 and _room(width, columns[:shown]) < LEAST_ROOM:
+        shown -= 1
+    columns, left_out = columns[:shown], len(columns) - shown
+    room = _room(width, columns)
     names, common = _names(simulated, room)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     table.add_column("scheduler", overflow="fold")
@@ -60,8 +66,16 @@ def comparison_table(
             text = Text(cell.text, style="bold" if cell.best else "")
             cells.append(text.append(f"\n{cell.ratio}", style="dim not bold") if cell.ratio else text)
         table.add_row(Text(_folded(name, room)), *cells)
-    table.caption = Text("\n".join(_remarks(summaries, [*above, *names], common, len(above))), style="dim")
+    remarks = _remarks(summaries, [*above, *names], common, len(above))
+    if left_out:
+        remarks.append(f"{counted(left_out, 'column')} left out: the terminal has {counted(width, 'column')}")
+    table.caption = Text("\n".join(remarks), style="dim")
     return table
+
+
+def _room(width: int, columns: Sequence[FigureColumn]) -> int:
+    """For the names beside these figures."""
+    return width - BESIDE_A_NAME - sum(map(_width, columns))
 
 
 def _width(one: FigureColumn) -> int:

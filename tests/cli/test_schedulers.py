@@ -100,3 +100,13 @@ def test_a_part_without_a_name_is_missing(name: str) -> None:
     said = f"--scheduler: found {name!r}; a part is missing; allowed: parts joined by +, as las+tune"
     with pytest.raises(InputError, match=re.escape(said)):
         build(name)
+
+
+@pytest.mark.parametrize("width", ["0", "10", "24"])
+def test_a_terminal_of_any_width_gets_the_list(
+    muster: Muster, monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    shown = muster("schedulers")
+    assert shown.status == 0
+    assert shown.out.endswith("Settings of one: muster schedulers NAME\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -285,3 +286,12 @@ def test_a_bar_with_what_is_left_is_shown_on_a_terminal(trace: Path, tmp_path: P
     assert DEFAULT_SCHEDULER in shown
     assert "5/5" in shown
     assert "\x1b" not in (tmp_path / "stdout").read_text()
+
+
+def test_a_terminal_of_no_width_gets_the_table(
+    muster: Muster, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    done = muster("simulate", trace, "--cluster", "1x8gpu", "--scheduler", "fifo", "--out", tmp_path / "out")
+    assert done.status == 0
+    assert re.search(r"^ fifo", done.out, re.MULTILINE)

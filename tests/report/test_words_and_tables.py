@@ -142,7 +142,7 @@ def printed(names: list[str], width: int = 80) -> str:
     ]
     out = StringIO()
     Console(file=out, width=width, force_terminal=True, color_system="standard").print(
-        comparison_table(summaries)
+        comparison_table(summaries, width)
     )
     return out.getvalue()
 
@@ -154,6 +154,17 @@ def test_ten_long_names_fit_in_80_columns() -> None:
     assert "…" not in plain
     for name in names:
         assert all(part in plain for part in name.split("+"))
+
+
+def test_a_narrow_terminal_keeps_names_and_first_figures() -> None:
+    names = ["fifo+proportional+pack", "sjf+requested+spread"]
+    plain = re.sub(r"\x1b\[[\d;]*m", "", printed(names, width=40))
+    assert max(map(len, plain.splitlines())) <= 40
+    assert "…" not in plain
+    assert all(part in plain for name in names for part in name.split("+"))
+    assert "mean" in plain
+    assert "preemp-" not in plain
+    assert "columns left out: the terminal has 40 columns" in " ".join(plain.split())
 
 
 def test_a_name_is_broken_behind_a_plus_alone() -> None:
