@@ -27,6 +27,8 @@ FURTHER_RESOURCES = "further resources"
 """Resources that do not come with Muster."""
 EVEN_GANGS = "even gangs"
 """The same number of GPUs on each node of a job, where the engine needs it."""
+NODES = "nodes"
+"""As many nodes as a job requests, each with the same part of what it requests, as Slurm divides it."""
 
 CPUS_AND_MEMORY = frozenset({REQUESTS, FURTHER_RESOURCES, WITHOUT_GPUS})
 ALL = frozenset(

@@ -10,11 +10,11 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.distinct_rows import distinct_rows
-from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCES
 from muster.formatting import counted
 from muster.problems import InputError, Problem
-from muster.schedulers.honours import FEWER_GPUS, REQUESTS, WORKERS_AND_SERVERS
+from muster.schedulers.honours import FEWER_GPUS, NODES, REQUESTS, WORKERS_AND_SERVERS
 from muster.simulation.options import Options
 from muster.workload.jobs import REFUSED, JobTable
 from muster.workload.sized import PS, RIGID
@@ -52,6 +52,8 @@ def set_impossible_aside(
     }
     if REQUESTS in honours:
         problems |= _too_large_requests(table, cluster, needed, problems)
+    if NODES in honours:
+        problems |= _too_many_nodes(table, cluster, problems)
     if WORKERS_AND_SERVERS in honours:
         problems |= _too_large_workers(table, cluster, problems)
     impossible = np.array(sorted(problems), np.int64)
@@ -147,6 +149,27 @@ def _too_large(nodes: Floats, gpus: int, least: int, requested: Sequence[int]) -
         if places.sum() < max(least, 1):
             return resource
     return None
+
+
+def _too_many_nodes(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:
+    """Jobs that find too few nodes with their part of the GPUs and of what they request."""
+    asked = table.asked
+    gpus, fewest = asked["gpus"], -(-asked["gpus"] // max(cluster.most_gpus_per_node, 1))
+    wanted = np.maximum(np.where(asked["nodes"] > 0, np.minimum(asked["nodes"], gpus), fewest), 1)
+    needs = -(-np.maximum(asked["requested"], 0) // wanted[:, None])
+    needs[:, GPU] = -(-gpus // wanted) * MICRO
+    distinct, which = distinct_rows(np.column_stack([asked["constraint"], wanted, needs]))
+    amounts, found = cluster.amounts * MICRO, {}
+    for number, (constraint, nodes, *each) in enumerate(distinct.tolist()):
+        fit = int((amounts[table.node_allowed[constraint]] >= np.array(each) - 1).all(axis=1).sum())
+        if fit >= nodes:
+            continue
+        part = counted(each[GPU] // MICRO, "GPU")
+        why = f"it needs {counted(nodes, 'node')} with {part} and what else is its part, and may use {fit}"
+        for job in np.setdiff1d(np.flatnonzero(which == number), list(known)).tolist():
+            stated = int(asked["nodes"][job])
+            found[job] = _Impossible(why, "nodes" if stated else "gpus", stated or int(gpus[job]))
+    return found
 
 
 def _too_large_workers(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:

@@ -86,3 +86,31 @@ def test_gandiva_says_that_it_ignores_min_gpus() -> None:
 def test_a_shipped_cluster_line_runs_it() -> None:
     trace = jobs_of(LARGE | {"gpus": 32, "max_gpus": 32})
     assert column(run(trace, parse_cluster("2x8gpu"), "gittins+joint"), "outcome") == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "column_and_reason"),
+    [
+        ({"gpus": 8, "nodes": 3}, "nodes: found 3; job 0 can never run: it needs 3 nodes with 3 GPUs"),
+        ({"gpus": 16, "nodes": 1}, "nodes: found 1; job 0 can never run: it needs 1 node with 16 GPUs"),
+        (
+            {"gpus": 2, "nodes": 1, "cpus": 30.0},
+            "nodes: found 1; .* it needs 1 node with 2 GPUs and what else",
+        ),
+        ({"gpus": 8, "nodes": 2}, ""),
+        ({"gpus": 2, "nodes": 2, "cpus": 30.0}, ""),
+        ({"gpus": 16}, ""),
+    ],
+)
+def test_nodes_that_the_cluster_does_not_have_are_refused(
+    asks: dict[str, Any], column_and_reason: str
+) -> None:
+    """Two nodes of 8 GPUs and 24 CPUs; only Slurm's scheduler goes by the nodes."""
+    trace, cluster = jobs_of(job(0, 40, **asks), OTHER), cluster_of(8, 8)
+    if not column_and_reason:
+        assert column(run(trace, cluster, "slurm"), "outcome") == ["completed", "completed"]
+        return
+    with pytest.raises(InputError, match=column_and_reason):
+        run(trace, cluster, "slurm")
+    result = run(trace, cluster, "slurm", skip_impossible=True)
+    assert column(result, "outcome") == ["refused", "completed"]

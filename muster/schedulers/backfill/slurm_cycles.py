@@ -22,7 +22,7 @@ from muster.schedulers.backfill.scheduler import BackfillScheduler
 from muster.schedulers.backfill.slurm_preemption import SlurmPreemption, Victim
 from muster.schedulers.backfill.slurm_rules import PLANNED, STARTED, SlurmCycle
 from muster.schedulers.contract import Decision, Jobs, Proposal, Snapshot, State, Trigger
-from muster.schedulers.honours import PRIORITY, REQUESTS, honoured_by_all
+from muster.schedulers.honours import NODES, PRIORITY, REQUESTS, honoured_by_all
 from muster.schedulers.parts import (
     Order,
     Part,
@@ -47,7 +47,7 @@ class SlurmCycles(SlurmPreemption):
     """Slurm's main loop and backfill cycles, as sched/backfill and select/cons_tres have them."""
 
     name: ClassVar[str] = "slurm-cycles"
-    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
+    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS, NODES})
 
     bf_interval: float = setting(30.0, "seconds that backfill sleeps between cycles")
     bf_cycle_seconds: float = setting(0.003, "seconds that a backfill cycle works")
@@ -144,7 +144,7 @@ class SlurmScheduler(BackfillScheduler):
     @property
     def honours(self) -> frozenset[str]:
         """What its parts honour."""
-        return honoured_by_all(self.parts) & {REQUESTS, PRIORITY}
+        return honoured_by_all(self.parts) & {REQUESTS, PRIORITY, NODES}
 
     def initial(self, cluster: Cluster) -> State:
         """What its order remembers, and that no loop is due."""
