@@ -1,7 +1,7 @@
-"""What every scheduler sees and what it answers: `decide(view, state) -> (decision, state)`.
+"""What every scheduler sees and what it answers: `decide(snapshot, state) -> (decision, state)`.
 
 A scheduler is pure. It reads a `Snapshot`, tries changes in a transaction, and answers with a `Decision` and its next
-state; the runtime does the rest. The ledger is as it was before, and the same view and state give the same answer.
+state; the runtime does the rest. The ledger is as it was before, and the same snapshot and state give the same answer.
 """
 
 from __future__ import annotations

@@ -344,6 +344,8 @@ def _kind(piece: str, name: str) -> type[Any]:
         return _shipped_kind(piece)
     known = [*_shipped(), *_shipped_whole(), *_entry_points(), *known_presets()]
     hint = did_you_mean(piece, known) or "`muster schedulers` lists what there is"
+    if piece.endswith(".py"):
+        hint = f"name a class of the file too: {piece}:CLASS"
     found = piece if piece == name else f"{piece} in {name}"
     raise InputError(Problem(_FLAG, with_hint("no such part or preset", hint), found=found))
 
@@ -446,7 +448,7 @@ def _from_code(piece: str) -> type[Any]:
 def _checked(kind: Any, where: str) -> type[Any]:
     if inspect.isclass(kind) and (issubclass(kind, Part) or hasattr(kind, "decide")):
         return kind
-    what = "allowed: a class that is a part (muster.schedulers.parts) or has decide(view, state)"
+    what = "allowed: a class that is a part (muster.schedulers.parts) or has decide(snapshot, state)"
     raise InputError(Problem(_FLAG, what, found=where))
 
 
