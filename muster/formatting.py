@@ -13,6 +13,8 @@ from typing import Any
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 UNKNOWN = "–"
+_DECIMALS = 4
+"""In Markdown."""
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - set(map(ord, "\n\t"))
 _DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _ESCAPED = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROLS | _DIRECTIONS}
@@ -189,6 +191,16 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown, a line each, the last one ended too."""
     lines = (header, ["---"] * len(header), *rows)
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n" for cells in lines)
+
+
+def markdown_cell(value: object) -> str:
+    """A value in a table of Markdown: numbers to four decimals, nothing for None."""
+    if isinstance(value, float):
+        text = f"{value:.{_DECIMALS}f}"
+        return text.rstrip("0").rstrip(".")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
 
 
 def printable(text: str) -> str:

@@ -80,6 +80,11 @@ class Node:
         return next((int(weight) for weight in stated if weight.isdecimal()), 1)
 
     @property
+    def kind(self) -> str:
+        """Its GPUs, as `8 H100`."""
+        return counted(self.gpus, "GPU") if self.gpu_type == ANY_GPU else f"{self.gpus} {self.gpu_type}"
+
+    @property
     def amounts(self) -> tuple[float, ...]:
         """What the node has, by resource."""
         return (self.gpus, self.cpus, self.memory_gb, self.storage_gb_per_s, *self.further)

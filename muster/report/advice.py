@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from muster.formatting import as_json_text, markdown_table
+from muster.formatting import as_json_text, markdown_cell, markdown_table
 
 
 class AdviceColumn(NamedTuple):
@@ -49,7 +49,7 @@ def write_advice(
         (folder / row["page"]).write_text(page, encoding="utf-8")
     table = pl.DataFrame(rows, schema={column.name: column.dtype for column in ADVICE_COLUMNS})
     table.write_csv(folder / "advice.csv")
-    cells = [["" if cell is None else str(cell) for cell in row] for row in table.rows()]
+    cells = [[markdown_cell(cell) for cell in row] for row in table.rows()]
     (folder / "advice.md").write_text(markdown_table(table.columns, cells), encoding="utf-8")
     return answer
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from muster.formatting import as_json_text, markdown_table
+from muster.formatting import as_json_text, markdown_cell, markdown_table
 from muster.report.metrics import NOT_COMPLETED, QUANTILES, value_at
 
 
@@ -128,8 +128,6 @@ COLUMNS: Sequence[ComparisonColumn] = (
     ComparisonColumn("decisions", "decisions", "decisions of the scheduler"),
 )
 """What a table of a comparison states of each run, in the order of its columns."""
-_DECIMALS = 4
-"""In Markdown."""
 
 
 def row_of(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,11 +157,4 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table with a column a run; a figure that no run has is left out."""
     header, *figures = ([name, *(row[name] for row in rows)] for name in rows[0])
     stated = [figure for figure in figures if any(value is not None for value in figure[1:])]
-    return markdown_table(header, [[_cell(value) for value in figure] for figure in stated])
-
-
-def _cell(value: str | float | None) -> str:
-    if isinstance(value, float):
-        text = f"{value:.{_DECIMALS}f}"
-        return text.rstrip("0").rstrip(".")
-    return "" if value is None else str(value)
+    return markdown_table(header, [[markdown_cell(value) for value in figure] for figure in stated])

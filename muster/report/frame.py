@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from muster.files import write_aside, write_folder_aside
 from muster.folder_layouts import CHARTS
@@ -83,8 +83,14 @@ def page_text(template: Path, shown: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters["code"] = _with_code
     text = environment.get_template(template.name).render(light=LIGHT, dark=DARK, **shown)
     return text.replace("POLICY", _policy(text), 1)
+
+
+def _with_code(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _policy(text: str) -> str:

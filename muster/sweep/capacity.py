@@ -13,10 +13,9 @@ import polars as pl
 
 from muster.cluster import Cluster, Node
 from muster.cluster.cluster_file import MAX_MACHINES
-from muster.cluster.description import ANY_GPU
 from muster.cluster.more_nodes import joined, of_type, with_more
 from muster.cluster.shipped import parse_cluster
-from muster.formatting import UNKNOWN, as_json_text, counted, duration, markdown_table
+from muster.formatting import UNKNOWN, as_json_text, counted, duration, markdown_cell, markdown_table
 from muster.inputs import Inputs
 from muster.parallel import run_all
 from muster.problems import InputError, Problem
@@ -272,8 +271,7 @@ def answer_of(points: Sequence[CapacityPoint], added: Added, target: Target) -> 
         if target.limit - (first.seconds or 0.0) < first.deviation_seconds
         else ""
     )
-    like = added.like
-    kind = counted(like.gpus, "GPU") if like.gpu_type == ANY_GPU else f"{like.gpus} {like.gpu_type}"
+    kind = added.like.kind
     more = f"1 more node of {kind} meets" if first.nodes == 1 else f"{first.nodes} more nodes of {kind} meet"
     if first.nodes == 0:
         more = "Without more nodes the cluster meets"
@@ -324,10 +322,9 @@ def rows_of(points: Sequence[CapacityPoint]) -> list[tuple[str, ...]]:
 def write_curve(folder: Path, answer: Mapping[str, Any]) -> None:
     """Write what `as_dict` says as `capacity.json`, its curve as `capacity.csv` and `capacity.md`."""
     (folder / "capacity.json").write_text(as_json_text(answer), encoding="utf-8")
-    text = pl.DataFrame(answer["curve"]).write_csv()
-    (folder / "capacity.csv").write_text(text, encoding="utf-8")
-    header, *rows = (line.split(",") for line in text.splitlines())
-    table = markdown_table(header, rows)
+    curve = pl.DataFrame(answer["curve"])
+    (folder / "capacity.csv").write_text(curve.write_csv(), encoding="utf-8")
+    table = markdown_table(curve.columns, [[markdown_cell(cell) for cell in row] for row in curve.rows()])
     (folder / "capacity.md").write_text(f"{answer['answer']}\n\n{table}", encoding="utf-8")
 
 

@@ -89,7 +89,7 @@ def capacity_chart(points: Sequence[CapacityPoint], added: Added, target: Target
             x=alt.X(
                 "nodes:Q",
                 axis=alt.Axis(
-                    title=f"More nodes of {added.like.gpus} {added.like.gpu_type}",
+                    title=f"More nodes of {added.like.kind}",
                     grid=False,
                     format="d",
                     **({"values": ticks} if len(ticks) <= (8 if room.narrow else 20) else {"tickCount": 6}),

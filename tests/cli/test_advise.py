@@ -37,6 +37,10 @@ def test_two_files_become_a_page_a_finding(muster: Muster, files: tuple[str, str
     page = (out / "5-scattered-gangs.md").read_text()
     assert "| 1 | ann | 4 | 2 | 1 |" in page
     assert "## What to do" in page
+    assert "<p><code>muster " in (out / "report.html").read_text()
+    assert "`" not in (out / "report.html").read_text().partition("<body")[2].partition("<script")[0]
+    numbers = re.findall(r"\d\.(\d+)", (out / "advice.md").read_text())
+    assert max(map(len, numbers), default=0) <= 4
     advice = json.loads((out / "advice.json").read_text())
     assert [one["name"] for one in advice["findings"]][4] == "scattered-gangs"
     with (out / "advice.csv").open(encoding="utf-8", newline="") as file:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from muster.cluster.shipped import parse_cluster
-from muster.formatting import counted, duration
+from muster.formatting import counted, duration, markdown_cell
 from muster.problems import InputError
 from muster.sweep.capacity import parse_added
 
@@ -63,7 +63,8 @@ def test_the_curve_and_the_least_number_that_meets(muster: Muster, trace: str, t
     ]
     said, _, header, _, *lines = (out / "capacity.md").read_text().splitlines()
     assert said == answer["answer"]
-    assert [line.strip("| ").split(" | ") for line in (header, *lines)] == rows
+    cells = [[markdown_cell(value) for value in one.values()] for one in answer["curve"]]
+    assert [line.strip("| ").split(" | ") for line in (header, *lines)] == [rows[0], *cells]
 
 
 def test_the_page_has_the_curve_as_picture_table_and_files(

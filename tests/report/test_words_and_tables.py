@@ -17,6 +17,7 @@ from muster.formatting import (
     duration,
     enumerated,
     in_unit,
+    markdown_cell,
     natural_order,
     number,
     percent,
@@ -134,6 +135,22 @@ def test_short_names_drop_what_says_nothing() -> None:
     )
     assert short_names(["fifo+proportional+pack"]) == (["fifo+proportional+pack"], "")
     assert short_names(["dally", "las+pack"]) == (["dally", "las+pack"], "")
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (14.898333333333333, "14.8983"),
+        (2.0, "2"),
+        (0.00001, "0"),
+        (3, "3"),
+        (True, "true"),
+        (None, ""),
+        ("a", "a"),
+    ],
+)
+def test_cells_of_markdown_have_four_decimals(value: object, cell: str) -> None:
+    assert markdown_cell(value) == cell
 
 
 def printed(names: list[str], width: int = 80) -> str:

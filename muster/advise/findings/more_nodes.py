@@ -55,7 +55,7 @@ def judge(site: Site) -> Finding:
     hours = twin.jobs / HOUR
     return Finding(
         NAME,
-        f"{counted(count, 'more node')} of {node.gpus} {node.gpu_type} would shorten the mean wait from "
+        f"{counted(count, 'more node')} of {node.kind} would shorten the mean wait from "
         f"{duration(twin.simulated.mean)} to {duration(wait)}, give or take {duration(twin.error)}",
         jobs=twin.jobs,
         evidence=evidence,
