@@ -150,10 +150,11 @@ def job_table(jobs: Iterable[Job], now: float, letters: Mapping[int, Text] | Non
     table.expand = True
     if letters:
         table.add_column("", no_wrap=True)
-    table.add_column("job", justify="right", no_wrap=True)
-    for heading, most in (("name", 18), *((("user", 10),) if several else ())):
+    digits = max((len(str(job["job_id"])) for job in jobs), default=0)
+    table.add_column("job", justify="right", no_wrap=True, min_width=max(digits, len("job")))
+    for heading, most in (("name", _room_for_names(_console().width)), *((("user", 10),) if several else ())):
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=most)
-    table.add_column("state", no_wrap=True)
+    table.add_column("state", no_wrap=True, min_width=len("running"))
     for heading in ("GPUs", "since", *(("lost",) if interrupted else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     if expected:
@@ -173,6 +174,11 @@ def job_table(jobs: Iterable[Job], now: float, letters: Mapping[int, Text] | Non
             where_or_why(job),
         )
     return table
+
+
+def _room_for_names(width: int) -> int:
+    """Half of what a terminal has beyond 80 columns is for names, the rest for reasons; the narrowest keep numbers."""
+    return max(18 + max(width - 80, 0) // 2 - max(50 - width, 0), 6)
 
 
 def _expected(job: Job) -> str:

@@ -71,9 +71,8 @@ def basis_of(found: Mapping[str, Any]) -> str:
     if found["ended"]:
         return f"{jobs}; durations are drawn from {counted(found['ended'], 'job')} that ended."
     if found["guessed"]:
-        return (
-            f"{jobs}; none has ended: {counted(found['guessed'], 'job')} of unknown length count as 1 h more."
-        )
+        guessed, count = counted(found["guessed"], "job"), "counts" if found["guessed"] == 1 else "count"
+        return f"{jobs}; none has ended: {guessed} of unknown length {count} as 1 h more."
     return f"{jobs}; none has ended, so each takes as long as its steps or its time limit say."
 
 

@@ -320,6 +320,17 @@ def some_jobs(api: Serving) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("columns", "row"), [("160", " 1 +train-vit-large-on-images-1 +held"), ("30", " 1 +tra.{1,5}… +held")]
+)
+def test_the_queue_keeps_numbers_and_shows_wide_names(
+    api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch, columns: str, row: str
+) -> None:
+    muster("submit", "--gpus", "1", "--hold", "--name", "train-vit-large-on-images-1", "--", "true")
+    monkeypatch.setenv("COLUMNS", columns)
+    assert re.search(row, muster("queue").out)
+
+
 def test_the_queue_fits_80_columns_and_shows_who_holds_what(api: Serving, muster: Muster) -> None:
     some_jobs(api)
     shown = muster("queue")
