@@ -35,10 +35,9 @@ def finding(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> str
     jcts = [summary["jct_seconds"]["mean"] for summary in summaries]
     waits = [summary["wait_seconds"]["mean"] for summary in summaries]
     if jcts[0] < CLEARLY * jcts[best]:
-        return (
-            f"No run here finishes jobs clearly sooner than {names[0]}: mean completion times are "
-            f"{duration(jcts[best])} to {duration(max(jcts))}."
-        )
+        least, most = duration(jcts[best]), duration(max(jcts))
+        times = f"all {least}" if least == most else f"{least} to {most}"
+        return f"No run here finishes jobs clearly sooner than {names[0]}: mean completion times are {times}."
     finish = f"the mean completion time {_from_to(jcts[0], jcts[best])}"
     wait = f"the mean wait {_from_to(waits[0], waits[best])}"
     if waits[0] >= CLEARLY * waits[best]:

@@ -73,7 +73,7 @@ def test_tenants_that_lose_and_a_longer_makespan_are_said() -> None:
 def test_no_difference_is_no_finding_of_one() -> None:
     said = finding(["fifo", "mine"], [run(600, 7200), run(500, 7190)])
     assert said == (
-        "No run here finishes jobs clearly sooner than fifo: mean completion times are 2.00 h to 2.00 h."
+        "No run here finishes jobs clearly sooner than fifo: mean completion times are all 2.00 h."
     )
 
 
