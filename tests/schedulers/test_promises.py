@@ -35,6 +35,19 @@ def test_releasing_gpus_are_kept_for_the_job_promised_them() -> None:
     assert finishes(result)[1] == pytest.approx(150)
 
 
+@pytest.mark.parametrize(
+    "allocation",
+    ["proportional", "least-loss", "joint", "tune", "tune-plus", "opt", "greedy", "tune-published"],
+)
+def test_gpus_that_come_free_one_by_one_are_kept(allocation: str) -> None:
+    # Both nodes are promised to job 2. What job 0 gives back is free 2 s before what job 1 does.
+    trace = jobs_of(job(0, 2690), job(0, 3573, gpus=2), job(100, 632, gpus=16), job(101, 5000, gpu_milli=500))
+    result = run(trace, cluster_of(8, 8), f"srtf+{allocation}", release_seconds_per_gpu=2.0)
+    assert column(result, "start_seconds")[2] == pytest.approx(104)
+    assert column(result, "start_seconds")[3] >= 104 + 632
+    assert column(result, "preemptions") == [1, 1, 0, 0]
+
+
 @pytest.mark.parametrize("round_seconds", [300.0, None])
 @pytest.mark.parametrize("order", ["las", "srtf", "ftf"])
 def test_restarts_as_long_as_a_turn_do_not_switch_for_ever(order: str, round_seconds: float | None) -> None:

@@ -92,8 +92,12 @@ class DraftAllocator(GangAllocator):
         opened = open_draft(
             snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot, proposal), least
         )
-        none_barred = np.zeros(len(jobs), np.bool_)
-        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal, least, none_barred)
+        barred = np.zeros(len(jobs), np.bool_)
+        if snapshot.ledger.releasing_gpus():
+            # What is still releasing was promised to a chosen job: others may not take the rest of its GPUs meanwhile.
+            barred = ~chosen
+            opened.movable[barred] = False
+        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal, least, barred)
         draft = self.choose_draft(given)
         write_draft(snapshot, proposal, draft, ranked, chosen, given.barred, left_out)
         proposal.notes = tuple(given.notes)
