@@ -76,7 +76,7 @@ def set_impossible_aside(
 def _least_gpus(table: JobTable, honours: frozenset[str]) -> Ints:
     """The fewest GPUs on which each job can run under a scheduler that honours this."""
     asked = table.asked
-    may_shrink: Bools = asked["sync"] != RIGID
+    may_shrink: Bools = (asked["sync"] != RIGID) & (WORKERS_AND_SERVERS in honours)
     if FEWER_GPUS in honours:
         may_shrink |= (asked["milli"] == WHOLE) & (asked["gpus"] > 0)
     least: Ints = np.where(may_shrink, asked["min_gpus"], asked["gpus"])

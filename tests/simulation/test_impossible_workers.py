@@ -85,3 +85,11 @@ def test_a_pair_without_room_is_refused_with_its_place(scheduler: str) -> None:
 def test_a_scheduler_that_sizes_no_jobs_runs_it() -> None:
     trace = jobs_of(sized_job(worker_memory_gb=16.0, server_memory_gb=8.0))
     assert column(run(trace, cluster([(4, 32, 16)]), "fifo"), "outcome") == ["completed"]
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "srtf+tune", "dally", "smallest+conservative"])
+def test_a_scheduler_that_sizes_no_jobs_needs_all_gpus(scheduler: str) -> None:
+    trace = jobs_of(sized_job(gpus=8, max_workers=8))
+    with pytest.raises(InputError, match="cluster small has 4 GPUs that it may use"):
+        run(trace, cluster([(4, 64, 256)]), scheduler)
+    assert column(run(trace, cluster([(4, 64, 256)]), "fifo+joint"), "outcome") == ["completed"]
