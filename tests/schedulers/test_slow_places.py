@@ -1,4 +1,4 @@
-"""A running job that nodes of another kind would make faster may move there soon."""
+"""Places that are slow: a running job that nodes of another kind would make faster may move there soon."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 from experiments.joint.seeing import Seeing
+from muster.cluster import Cluster, Node
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.joint.slow_places import slow_on_their_nodes
 from muster.schedulers.registry import build
-from tests.building import cluster_of, job, jobs_of, run
+from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.test_node_amounts import by_cpus
 
 MODELS = {
@@ -83,3 +84,31 @@ def test_nothing_is_slow_where_all_gpus_are_alike() -> None:
         trace = jobs_of(*(job(10.0 * at, 900, gpus=2, model="hungry") for at in range(6)))
         run(trace, replace(FEW, nodes=nodes), Seeing(build("las+joint"), look), models=MODELS)
     assert set(found) == {False}
+
+
+@pytest.mark.parametrize("scheduler", ["fifo+joint", "gittins+joint", "las+least-loss", "dally-plus"])
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        (
+            {"constraint": "label=own"},
+            {"labels": ()},
+        ),  # one machine has eight GPUs, and the job may not use it
+        ({"partition": "own"}, {"labels": ("partition:other",)}),
+        ({"cpus": 32.0}, {"cpus": 16.0}),  # it has no cores for more than four of them
+    ],
+)
+def test_a_job_waits_for_no_place_that_it_never_has(
+    scheduler: str, own: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """vgg11 on two machines of two racks has less than a twentieth of the speed that one machine would give it."""
+    four: dict[str, Any] = {"gpus": 4, "gpus_per_island": 4, "cpus": 16.0, "labels": ("own", "partition:own")}
+    shared: dict[str, Any] = {"gpu_type": "v100", "storage_gb_per_s": 0.5, "nic_gb_per_s": 0.3}
+    nodes = [
+        Node(name=f"n{rack}", type_name=f"t{rack}", rack=rack, memory_gb=500.0, **shared, **kind)
+        for rack, kind in enumerate([four, four, four | {"gpus": 8, "gpus_per_island": 8} | other])
+    ]
+    trace = jobs_of(job(0, 1_000, gpus=8, model="vgg11", **own))
+    result = run(trace, Cluster("three", tuple(nodes), ("r0", "r1", "r2")), scheduler)
+    assert column(result, "start_seconds") == [0]
+    assert result.unfinished == 0

@@ -26,9 +26,10 @@ from muster.schedulers.joint.placed_again import PlacedAgain
 from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.sizes import keeps_size
 from muster.schedulers.placement.network_aware import most_sensitive_first
+from muster.schedulers.placement.reachable import LEAST_SHARE
 from muster.speed.network.placement import Placements
 
-_ENOUGH = (0.7, 0.05)
+_ENOUGH = (0.7, LEAST_SHARE)
 """Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
 _BY_ORDER = 0.05
 """Part by which a plan that runs other jobs must be worth more than the one in which the chosen jobs stay and large

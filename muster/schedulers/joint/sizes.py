@@ -11,7 +11,7 @@ from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.gangs import Gangs, forms_of
+from muster.schedulers.allocation.gangs import GangForms, Gangs, forms_of
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.interruption import HORIZON_SECONDS
@@ -26,6 +26,8 @@ from muster.schedulers.joint.modelled_speeds import (
     of_type,
 )
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
+from muster.schedulers.placement.reachable import within_reach
+from muster.speed.network.forms import Forms
 
 _AT_MOST = 1.1
 """What an elastic job counts that is infinitely fast, where waiting counts 0 and its least size 0.1: as Sia has it."""
@@ -129,7 +131,26 @@ def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs
         weight=gangs.weight * _known_factor(given, sizes, np.ones(len(gpus))) * batches.gain,
         forms=forms_with(given.snapshot, gpus, batches.whole),
     )
-    return sized if (sizes.gpu_type == ANY_TYPE).all() else _on_types(given, sized, sizes.gpu_type)
+    any_type = (sizes.gpu_type == ANY_TYPE).all()
+    return _within_reach(given, sized if any_type else _on_types(given, sized, sizes.gpu_type))
+
+
+def _within_reach(given: AllocationInput, gangs: Gangs) -> Gangs:
+    """Return the jobs with forms of places by their own nodes, where those of others would have them wait for ever."""
+    forms, snapshot = gangs.forms, given.snapshot
+    if not len(forms.line):
+        return gangs
+    line, own = within_reach(
+        (forms.line, Forms(forms.kinds, forms.speeds)),
+        gangs.gpus,
+        snapshot.jobs.requested_per_gpu,
+        gangs.constraint,
+        gangs.node_allowed,
+        snapshot.ledger.books.nodes,
+    )
+    return gangs._replace(
+        forms=GangForms(line, own.kinds, own.speeds, forms.rack_of_node, own.share_anywhere)
+    )
 
 
 def _on_types(given: AllocationInput, gangs: Gangs, gpu_type: Ints) -> Gangs:

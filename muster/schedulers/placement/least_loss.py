@@ -21,6 +21,7 @@ from muster.schedulers.placement.network_aware import (
     most_sensitive_first,
     place_beside_all,
 )
+from muster.schedulers.placement.reachable import LEAST_SHARE, within_reach
 from muster.speed.network.forms import Forms, PlacementShapes
 
 
@@ -33,7 +34,7 @@ class LeastLoss(GangAllocator):
     honours: ClassVar[frozenset[str]] = frozenset({REQUESTS, FURTHER_RESOURCES})
 
     enough: float = setting(0.7, "share of its best speed for which a gang takes a place before others do")
-    least: float = setting(0.05, "share of its best speed below which a gang rather waits")
+    least: float = setting(LEAST_SHARE, "share of its best speed below which a gang rather waits")
     horizon_seconds: float = setting(
         HORIZON_SECONDS, "seconds in which a better place must repay the interruption of those that move"
     )
@@ -74,8 +75,16 @@ class LeastLoss(GangAllocator):
 
     def _forms(self, snapshot: Snapshot) -> tuple[Ints, Forms]:
         """Which line of the forms is each job's, and the forms."""
-        book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
-        return book.of(snapshot.jobs.model, snapshot.jobs.gpus)
+        jobs, book = snapshot.jobs, snapshot.forms or PlacementShapes(None, snapshot.cluster)
+        return within_reach(
+            book.of(jobs.model, jobs.gpus),
+            jobs.gpus,
+            jobs.requested_per_gpu,
+            jobs.constraint,
+            snapshot.table.node_allowed,
+            snapshot.ledger.books.nodes,
+            self.least,
+        )
 
     def _shapes(self, snapshot: Snapshot) -> Shapes:
         """The forms and needs of all jobs."""
