@@ -56,7 +56,8 @@ def set_impossible_aside(
         problems |= _too_many_nodes(table, cluster, problems)
     if WORKERS_AND_SERVERS in honours:
         problems |= _too_large_workers(table, cluster, problems)
-    impossible = np.array(sorted(problems), np.int64)
+    without_a_node = np.flatnonzero(table.facts["state"] == REFUSED)
+    impossible = np.union1d(np.array(sorted(problems), np.int64), without_a_node)
     if len(impossible) and not options.skip_impossible:
         hint = "leave such jobs out with --skip-impossible"
         refused = {

@@ -235,6 +235,7 @@ def _prepared(
         layers,
         flavour=options.network_flavour,
         congestion=options.congestion,
+        skip_impossible=options.skip_impossible,
     )
     if options.rules.speed_law is not None:
         table = options.rules.speed_law(table, cluster)

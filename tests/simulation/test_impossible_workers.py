@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
 from muster.problems import InputError
-from tests.building import column, jobs_of, run
+from muster.simulation import Failures
+from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.smd_cases import sized_job
 
 SIZING = ("smd", "optimus", "oasis", "fifo+joint")
@@ -69,7 +70,7 @@ def test_only_jobs_without_a_place_are_refused(
         row = {name: value for name, value in row.items() if "server" not in name} | {"sync": "ring"}
     try:
         outcome = column(run(jobs_of(row), cluster(kinds), "smd", skip_impossible=True), "outcome")
-    except InputError:  # One worker or one server has no place even alone.
+    except InputError:  # The cluster has no GPU at all.
         outcome = ["refused"]
     assert (outcome != ["refused"]) == has_a_place(kinds, row)
 
@@ -93,3 +94,39 @@ def test_a_scheduler_that_sizes_no_jobs_needs_all_gpus(scheduler: str) -> None:
     with pytest.raises(InputError, match="cluster small has 4 GPUs that it may use"):
         run(trace, cluster([(4, 64, 256)]), scheduler)
     assert column(run(trace, cluster([(4, 64, 256)]), "fifo+joint"), "outcome") == ["completed"]
+
+
+@pytest.mark.parametrize("scheduler", [*SIZING, "fifo"])
+@pytest.mark.parametrize("large", [{"worker_gpus": 8, "gpus": 8}, {"nic_gb_per_s": 2.0}])
+def test_a_job_without_a_node_is_left_out(scheduler: str, large: dict[str, Any]) -> None:
+    trace = jobs_of(sized_job(), sized_job(**large))
+    with pytest.raises(InputError, match="job 1: no node of cluster small has a"):
+        run(trace, cluster([(4, 64, 256)] * 2), scheduler)
+    result = run(trace, cluster([(4, 64, 256)] * 2), scheduler, skip_impossible=True)
+    assert column(result, "outcome") == ["completed", "refused"]
+    assert result.refused == ("1",)
+
+
+def test_a_ring_whose_own_nodes_hold_no_worker_is_left_out() -> None:
+    """On a network, where a ring's seconds are those of its best place."""
+    ring = {name: value for name, value in sized_job().items() if "server" not in name} | {"sync": "ring"}
+    trace = jobs_of(ring | {"worker_gpus": 2, "gpus": 4, "constraint": "label=small"}, ring)
+    kinds = ((1, ("small",)), (4, ()))
+    nodes = tuple(
+        Node(f"n{rack}", "node", rack, gpus, "v100", gpus, 64.0, 256.0, 0.5, 1.25, labels=labels)
+        for rack, (gpus, labels) in enumerate(kinds)
+    )
+    result = run(jobs_of(ring), Cluster("two", nodes, ("r0", "r1")), "fifo+joint")
+    assert column(result, "outcome") == ["completed"]
+    result = run(trace, Cluster("two", nodes, ("r0", "r1")), "fifo+joint", skip_impossible=True)
+    assert column(result, "outcome") == ["refused", "completed"]
+
+
+@pytest.mark.parametrize("scheduler", SIZING)
+def test_a_job_that_comes_while_too_few_nodes_are_up_waits(scheduler: str) -> None:
+    """It needs all three, and one of them is down for 1,500 s."""
+    trace = jobs_of(job(1930, 60, gpus=8))
+    failures = Failures(4_000.0, 1_500.0)
+    result = run(trace, cluster_of(3, 4, 1), scheduler, failures=failures, checkpoint_seconds=50.0)
+    assert column(result, "start_seconds")[0] > 1930
+    assert column(result, "outcome") == ["completed"]

@@ -57,21 +57,24 @@ class Oasis(PeriodicScheduler):
             raise ValueError("horizon_slots: allowed: a whole number from 1 on")
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
-        """Admit or refuse the new jobs, by arrival; then each job booked for this slot, or late, holds its size."""
+        """Admit or refuse the new jobs that have a size now; then each job booked for this slot, or late, holds its."""
         slot = int(question.now // self.slot_seconds)
         booked = {job: memory[job] for job in question.index.tolist() if memory and job in memory}
         used = np.zeros((self.horizon_slots, len(question.capacity)))
         for at, job in enumerate(question.index.tolist()):
             if job in booked:
                 _book(question, at, booked[job], slot, used)
-        new = [at for at, job in enumerate(question.index.tolist()) if job not in booked]
+        possible = np.unique(
+            question.choices.job
+        ).tolist()  # While nodes are down, some jobs have no size at all.
+        new = [at for at in possible if int(question.index[at]) not in booked]
         if new:
             lowest, highest = self._price_range(question)
             for at in new:
                 booking = self._best_plan(question, at, slot, used, lowest, highest)
                 booked[int(question.index[at])] = booking
                 _book(question, at, booking, slot, used)
-        due = [booked[job] for job in question.index.tolist()]
+        due = [booked.get(job, REFUSED) for job in question.index.tolist()]
         now = [booking.first_slot <= slot for booking in due]
         workers = np.array([booking.workers for booking in due]) * now
         return SizingSolution(workers, np.array([booking.servers for booking in due]) * now, memory=booked)

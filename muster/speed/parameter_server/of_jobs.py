@@ -96,6 +96,8 @@ def with_ring_seconds(table: JobTable, cluster: Cluster, speed: NetworkSpeed) ->
     lines = [RingSeconds(np.zeros(1), np.zeros(1))]
     for (constraint, worker_gpus, model, *by_kind), jobs in alike.items():
         room = np.where(table.node_allowed[constraint], np.array(by_kind)[kind_of_node], 0)
+        if not room.any():
+            continue  # None of its nodes holds a worker: the job can never run.
         places = best_places(room, cluster, int(sized["max_workers"][jobs].max()))
         sized["ring"][jobs] = len(lines)
         lines.append(seconds_by_workers(speed, model, places, worker_gpus // MICRO))
