@@ -241,3 +241,24 @@ def test_an_order_by_duration_can_go_by_the_limits_of_users() -> None:
         run = simulate(frame, parse_cluster("1x4gpu"), build("sjf"), options)
         starts[knowledge] = run.record.jobs["start_seconds"].to_list()
     assert starts == {"oracle": [0, 5, 10], "limit": [0, 14, 5]}
+
+
+@pytest.mark.parametrize(
+    ("per_node", "gpus", "on"),
+    [
+        ((8, 4, 4), 8, ["node1", "node2"]),
+        ((8, 4, 4, 2), 6, ["node1", "node2"]),
+        ((8, 3, 3, 1, 1), 4, ["node1", "node2"]),
+    ],
+)
+def test_a_job_of_slurm_takes_as_few_of_its_own_nodes(
+    per_node: tuple[int, ...], gpus: int, on: list[str]
+) -> None:
+    """The first node alone holds it, and is of another partition."""
+    cluster = cluster_of(*per_node)
+    labels = ["partition:large", *["partition:small"] * (len(per_node) - 1)]
+    nodes = tuple(replace(node, labels=(label,)) for node, label in zip(cluster.nodes, labels, strict=True))
+    trace = jobs_of(building.job(0, 100, gpus=gpus, partition="small"))
+    result = run(trace, replace(cluster, nodes=nodes), "slurm")
+    assert result.record.jobs["outcome"].to_list() == ["completed"]
+    assert sorted(result.record.allocations["node"].to_list()) == on

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
+from muster.cluster.distinct_rows import distinct_rows
 from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO
 from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State
 from muster.schedulers.fair_tree import Association, FairTree
@@ -199,10 +200,26 @@ class Multifactor(Order):
 
 
 def nodes_of(snapshot: Snapshot, jobs: Jobs) -> Ints:
-    """Nodes of each job: as requested, else as few as hold its GPUs."""
-    most = max(snapshot.cluster.most_gpus_per_node, 1)
-    fewest = np.maximum(-(-jobs.gpus // most), 1)
+    """Nodes of each job: as requested, else as few of those that it may use as hold its GPUs in equal parts."""
+    per_node = snapshot.ledger.books.nodes["gpus"]
+    distinct, kind = distinct_rows(np.column_stack([jobs.constraint, jobs.gpus]))
+    fewest = np.array(
+        [
+            _fewest(per_node[snapshot.table.node_allowed[constraint]], gpus)
+            for constraint, gpus in distinct.tolist()
+        ],
+        np.int64,
+    )[kind]
     return np.where(jobs.nodes > 0, np.minimum(jobs.nodes, np.maximum(jobs.gpus, 1)), fewest)
+
+
+def _fewest(per_node: Ints, gpus: int) -> int:
+    """Return on how few nodes with so many GPUs each as many GPUs fit, at most the largest part on each."""
+    fewest = max(-(-gpus // max(int(per_node.max(initial=0)), 1)), 1)
+    for nodes in range(fewest, min(gpus, len(per_node)) + 1):
+        if np.count_nonzero(per_node >= -(-gpus // nodes)) >= nodes:
+            return nodes
+    return fewest
 
 
 def _up_to_one(values: Floats) -> Floats:
