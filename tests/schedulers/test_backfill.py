@@ -262,3 +262,14 @@ def test_a_job_of_slurm_takes_as_few_of_its_own_nodes(
     result = run(trace, replace(cluster, nodes=nodes), "slurm")
     assert result.record.jobs["outcome"].to_list() == ["completed"]
     assert sorted(result.record.allocations["node"].to_list()) == on
+
+
+@pytest.mark.parametrize("backfill", ["easy", "conservative", "slurm-cycles"])
+def test_deadlines_count_with_backfill_under_edf(backfill: str) -> None:
+    """And no note says that they are ignored."""
+    later = [building.job(1, 50, gpus=4, deadline_seconds=at) for at in (900.0, 800.0)]
+    trace = jobs_of(building.job(0, 100, gpus=4), *later)
+    result = run(trace, cluster_of(4), f"edf+{backfill}")
+    starts = result.record.jobs["start_seconds"].to_list()
+    assert starts[2] < starts[1]
+    assert "deadline_seconds" not in str(result.record.run)

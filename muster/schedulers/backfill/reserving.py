@@ -18,7 +18,7 @@ from muster.cluster.ledger_arrays import GPU, MICRO, Floats, Ints
 from muster.schedulers.backfill.reserving_core import ReservingCore
 from muster.schedulers.backfill.scheduler import BackfillScheduler
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
-from muster.schedulers.honours import FURTHER_RESOURCES, PRIORITY, REQUESTS, honoured_by_all
+from muster.schedulers.honours import DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, honoured_by_all
 from muster.schedulers.job_kinds import kinds
 from muster.schedulers.parts import (
     Allocation,
@@ -111,7 +111,7 @@ class ReservingScheduler(BackfillScheduler):
     @property
     def honours(self) -> frozenset[str]:
         """What its parts honour."""
-        return honoured_by_all(self.parts) & {REQUESTS, FURTHER_RESOURCES, PRIORITY}
+        return honoured_by_all(self.parts) & {REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE}
 
     @property
     def allocation(self) -> Allocation:

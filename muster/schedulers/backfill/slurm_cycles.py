@@ -22,7 +22,7 @@ from muster.schedulers.backfill.scheduler import BackfillScheduler
 from muster.schedulers.backfill.slurm_preemption import SlurmPreemption, Victim
 from muster.schedulers.backfill.slurm_rules import PLANNED, STARTED, SlurmCycle
 from muster.schedulers.contract import Decision, Jobs, Proposal, Snapshot, State, Trigger
-from muster.schedulers.honours import NODES, PRIORITY, REQUESTS, honoured_by_all
+from muster.schedulers.honours import DEADLINE, NODES, PRIORITY, REQUESTS, honoured_by_all
 from muster.schedulers.parts import (
     Order,
     Part,
@@ -144,7 +144,7 @@ class SlurmScheduler(BackfillScheduler):
     @property
     def honours(self) -> frozenset[str]:
         """What its parts honour."""
-        return honoured_by_all(self.parts) & {REQUESTS, PRIORITY, NODES}
+        return honoured_by_all(self.parts) & {REQUESTS, PRIORITY, NODES, DEADLINE}
 
     def initial(self, cluster: Cluster) -> State:
         """What its order remembers, and that no loop is due."""
