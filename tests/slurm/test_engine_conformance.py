@@ -17,7 +17,7 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.slurm_nodes import read_slurm_site
-from muster.service.engines import AdoptJob, CloseJob, Exit, Launch, ResizeStart, StartRefused
+from muster.service.engines import AdoptJob, CloseJob, Exit, Launch, Observed, ResizeStart, StartRefused
 from muster.service.engines.registry import engine_factory
 from muster.service.engines.slurm.engine import SlurmEngine
 from muster.service.engines.slurm.outcome import LIVING
@@ -147,7 +147,15 @@ class TestSlurmEngine(EngineConformance):
         case.until(lambda: not case.observed(1).pending, "its first process")
         number = str(case.slurm_job().number)
         slurm.run("scontrol", "requeue", number)
-        assert case.end(1).ended is Exit.LOST
+        seen: list[Observed] = []
+
+        def has_ended() -> bool:
+            seen.append(case.observed(1))
+            return seen[-1].ended is not None
+
+        case.until(has_ended, "its end")
+        assert seen[-1].ended is Exit.LOST
+        assert not any(one.pending for one in seen)  # It has run: the seconds count.
         assert case.slurm_job().held
         case.launch(1, epoch=2)
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")

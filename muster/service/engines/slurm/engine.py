@@ -413,7 +413,8 @@ class SlurmEngine(ReadsRunFolders):
         """Return a start as the controller sees it, with why Slurm does not begin it yet."""
         began = max(self._here(record.began), record.launched)
         row = self._row(record) if record.lives else None
-        if row is None or row.state != "PENDING":
+        # One that has begun has run, also where Slurm has requeued it since: only its end is still to come.
+        if row is None or row.state != "PENDING" or record.began:
             return record.observed(began)
         reason = row.reason or "Slurm has not looked at it yet"
         return record.observed(began, waiting_words(reason), place_taken=reason.startswith(_PLACE_TAKEN))
