@@ -155,6 +155,22 @@ def test_owners_cancel_and_hold_in_slurm(site: SubmittingSite) -> None:
         assert site.wait(other, state="completed")["starts"] == 2
 
 
+def test_a_hold_by_the_owner_of_a_job_that_moves_holds(site: SubmittingSite) -> None:
+    """Muster has asked it to stop, and it takes its time."""
+    with site.serves():
+        script = "trap '' TERM; while sleep 1; do :; done"
+        number = site.sbatch("--gres=gpu:1", "--mem=1G", "--comment=muster:grace_seconds=60", script=script)
+        (job,) = site.taken()
+        (held,) = site.wait(job, phase="running")["holds"]
+        site.muster("drain", held["node"])
+        site.wait(job, phase="stopping")
+        site.slurm.run("scontrol", "requeuehold", number)
+        assert site.wait(job, state="held")["starts"] == 1
+        site.muster("drain", held["node"], "--undo")
+        site.slurm.run("scancel", number)
+        site.wait(job, state="cancelled")
+
+
 def test_a_job_that_its_owner_released_begins_under_muster(site: SubmittingSite) -> None:
     """Also where Slurm has begun it by itself, as without a daemon."""
     with site.serves():

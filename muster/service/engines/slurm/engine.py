@@ -325,6 +325,8 @@ class SlurmEngine(ReadsRunFolders):
         elif record.stopping and row.held:
             self._end(record, Exit.STOPPED, now, None, "stopped before it had a process")
         elif record.stopping:
+            record.taken_back = True
+            self._records.keep(record)
             self._take_back(row)
 
     def _note_run(self, record: StartRecord, row: SlurmJob | None) -> None:
@@ -346,8 +348,8 @@ class SlurmEngine(ReadsRunFolders):
             return
         if row.held and not record.requeued:
             # It may be the hold by which Muster took the start back while it waited.
-            record.held_by_owner = not record.stopping
-            by = "" if record.stopping else ", not by Muster"
+            record.held_by_owner = not record.taken_back
+            by = "" if record.taken_back else ", not by Muster"
             self._end(record, Exit.STOPPED, ended, None, f"requeued and held in Slurm{by}")
             return
         if row.state not in LIVING and any(one.job == record.job for one in self._adopted):

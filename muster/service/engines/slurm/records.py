@@ -34,6 +34,8 @@ class StartRecord:
     sent: list[str] = field(default_factory=list)
     """Signals that it was sent."""
     stopping: bool = False
+    taken_back: bool = False
+    """Muster has ordered to hold its job while that waited."""
     held_by_owner: bool = False
     """Its owner has requeued and held it."""
     requeued: str = ""
