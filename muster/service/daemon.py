@@ -146,7 +146,7 @@ def _serve(
     url = next((_url(each) for each in listeners if each.family != socket.AF_UNIX), None)
     write_endpoint(serving.home, url, starting=True)
     try:
-        controller = Controller(store, engine, status, serving.home)
+        controller = Controller(store, engine, status, serving.home, lambda: serving.limits.current)
     except BaseException:
         remove_endpoint(serving.home)
         raise

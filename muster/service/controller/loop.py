@@ -27,7 +27,9 @@ from muster.service.controller.status_collector import StatusCollector
 from muster.service.daemon_status import MACHINE, STORE, DaemonStatus
 from muster.service.engines import Engine, StartRefused
 from muster.service.engines.thread import EngineThread
+from muster.service.limits import Limits
 from muster.service.store import Store, StoreUnavailable
+from muster.service.submission_rules import SubmissionRules
 from muster.service.tenant_shares import gpu_limits
 
 _TURN_SECONDS = 0.2
@@ -42,19 +44,30 @@ log = structlog.get_logger()
 class Controller:
     """One cluster, one scheduler, one engine."""
 
-    def __init__(self, store: Store, engine: Engine, status: DaemonStatus, home: Path) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        status: DaemonStatus,
+        home: Path,
+        limits: Callable[[], Limits] = Limits,
+    ) -> None:
+        """`limits`: of users and tenants, as they are now."""
         self.jobs = ActiveJobs(status)
         self._jobs, self._store, self._status = self.jobs, store, status
         self._engine = EngineThread(engine, status.wake)
         self._commands = EngineCommands(self.jobs, engine.capabilities, home)
         self._collector = StatusCollector(self.jobs, store, self._commands, home)
         self._requests = RequestHandler(self.jobs, store)
-        self._intake = Intake(self.jobs, store, self._commands)
+        rules = SubmissionRules(store, status.policy, limits)
+        self._intake = Intake(self.jobs, store, self._commands, rules)
         self._nodes = NodeTracker(self.jobs, store, status, self._collector)
         self._planner = Planner(self.jobs, store, status)
-        limits = gpu_limits(status.policy.describe())
         self._executor = Executor(
-            self.jobs, self._commands, limits, can_resize=engine.capabilities.can_resize
+            self.jobs,
+            self._commands,
+            gpu_limits(status.policy.describe()),
+            can_resize=engine.capabilities.can_resize,
         )
         self._of_store, self._of_machine = Conditions(status, STORE), Conditions(status, MACHINE)
         self._looked_at = -inf
@@ -147,8 +160,8 @@ class Controller:
         if view is not None:
             self._looked_at = now
             self._collector.observe(view, now - self._engine.age_seconds, now)
-            self._intake.take(view)
-            self._status.untaken = tuple(view.untaken)
+            untaken = self._intake.take(view)
+            self._status.untaken = (*view.untaken, *untaken)
             self._status.gpu_use = view.gpu_use
             self._status.clocks = view.clocks
             if self._nodes.see(view.nodes, now):

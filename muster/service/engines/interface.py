@@ -235,6 +235,8 @@ class SubmittedJob:
     request: JobRequest
     job: int | None = None
     """Its number with Muster; None: it has not been adopted yet."""
+    shown: str = ""
+    """As in `UntakenJob.name`; empty: the key."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.home import make_home, store_url
+from muster.service.limits import Limits
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store import Store
@@ -39,6 +40,7 @@ class World:
         self.folder, self.url = folder, url or store_url(folder)
         self.policy = live_scheduler(scheduler, {}, 20.0) if isinstance(scheduler, str) else scheduler
         self.seconds = 0.0
+        self.limits = Limits()
         self.cluster = CLUSTER
         self.begin()
 
@@ -55,7 +57,7 @@ class World:
             models=lambda: MODELS,
             round_seconds=20.0,
         )
-        self.controller = Controller(self.store, self.engine, status, self.folder)
+        self.controller = Controller(self.store, self.engine, status, self.folder, lambda: self.limits)
         self.controller.recover()
         self.status = status
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from muster.service.engines import (
     SubmittedJob,
 )
 from muster.service.engines.fake import FakeEngine
+from muster.service.limits import Limits, UserLimit
 from muster.service.request import JobRequest
 from muster.service.store.rows import State, StateRequest
 from tests.service.controller.test_fake_nodes import World
@@ -34,8 +36,8 @@ class Site:
         self.ended_alone: list[Observed] = []
         self.dies_before_adopting = False
 
-    def submit(self, key: str, steps: int = 20) -> None:
-        request = JobRequest(name=key, command=("true",), directory="/", steps=steps)
+    def submit(self, key: str, steps: int = 20, **fields: Any) -> None:
+        request = JobRequest(name=key, command=("true",), directory="/", steps=steps, **fields)
         self.submitted[key] = SubmittedJob(key, "ann", request)
 
 
@@ -100,6 +102,57 @@ def test_a_job_submitted_elsewhere_runs_and_is_closed(world: SiteWorld) -> None:
     world.turns(5, 30.0)
     assert world.states() == {"17@100": State.COMPLETED}
     assert world.site.closed == {"17@100": True}
+    world.store.close()
+
+
+@pytest.mark.parametrize(
+    ("limit", "fields", "words"),
+    [
+        (UserLimit(tenants=("vision",)), {"tenant": "speech"}, "tenant: found speech; ann may not use this"),
+        (UserLimit(max_jobs=0), {}, "ann may have 0 jobs that have not ended, has 0, and this submits 1"),
+        (UserLimit(), {"priority": 5.0}, "priority: found 5.0; fifo"),
+        (UserLimit(), {"gpus": 2, "min_gpus": 1}, "min_gpus: found 1; fifo"),
+    ],
+    ids=["tenant", "jobs", "priority", "sizes"],
+)
+def test_what_muster_would_refuse_is_not_taken(
+    world: SiteWorld, limit: UserLimit, fields: dict[str, Any], words: str
+) -> None:
+    """Until its owner, or the limit, is another one."""
+    world.limits = Limits(users={"ann": limit})
+    world.site.submit("17@100", **fields)
+    world.turns()
+    assert world.states() == {}
+    (untaken,) = world.status.untaken
+    assert (untaken.name, untaken.user) == ("17@100", "ann")
+    assert untaken.words.startswith(words)
+    world.limits = Limits()
+    world.site.submit("17@100")
+    world.turns()
+    assert world.states() == {"17@100": State.RUNNING}
+    assert world.status.untaken == ()
+    world.store.close()
+
+
+def test_jobs_of_one_poll_count_for_each_other(world: SiteWorld) -> None:
+    world.limits = Limits(users={"ann": UserLimit(max_jobs=2)})
+    for number in range(3):
+        world.site.submit(f"{number}@100", steps=100_000)
+    world.turns()
+    assert set(world.states()) == {"0@100", "1@100"}
+    assert [one.name for one in world.status.untaken] == ["2@100"]
+    world.limits = Limits(users={"ann": UserLimit(max_jobs=3)})
+    world.turns()
+    assert len(world.states()) == 3
+    world.store.close()
+
+
+def test_operators_may_submit_elsewhere_without_limits(world: SiteWorld) -> None:
+    world.limits = Limits(default=UserLimit(max_jobs=0))
+    world.site.submit("17@100")
+    world.site.submitted["17@100"] = replace(world.site.submitted["17@100"], user="root")
+    world.turns()
+    assert world.states() == {"17@100": State.RUNNING}
     world.store.close()
 
 

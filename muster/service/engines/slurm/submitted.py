@@ -118,7 +118,8 @@ class NewJobs:
             return None
         user = row.values["UserName"]
         try:
-            found = SubmittedJob(f"{row.number}@{row.submitted:.0f}", user, request_of(row))
+            key, shown = f"{row.number}@{row.submitted:.0f}", f"job {row.number} of Slurm"
+            found = SubmittedJob(key, user, request_of(row), shown=shown)
         except ValueError as error:
             setting = error.setting if isinstance(error, _CannotTake) else f"Comment={MARK}..."
             hint = f"Hint: scontrol update jobid={row.number} {setting}"
