@@ -57,6 +57,22 @@ def test_what_a_changed_job_has_is_on_record(site: Site) -> None:
         assert [kind for kind, _ in events].count("has other amounts") == 1
 
 
+def test_the_default_time_of_a_partition_ends_no_job(site: Site) -> None:
+    """Slurm would end each run of a job after that time, whatever limit it has with Muster."""
+    partition = ("scontrol", "update", "partitionname=train")
+    site.slurm.run(*partition, "DefaultTime=10")
+    try:
+        with site.serves():
+            job = site.submit("--gpus", "1", "--time-limit", "1h")
+            site.wait(job, phase="running")
+            site.muster("cancel", job)
+            site.wait(job, state="cancelled")
+    finally:
+        site.slurm.run(*partition, "DefaultTime=UNLIMITED")
+    limits = site.slurm.run("squeue", "-h", "--states=all", f"--name=muster-{job}", "-o", "%l")
+    assert limits.split()[-1] == "UNLIMITED"
+
+
 def test_a_job_that_is_cancelled_before_it_begins_leaves_slurm(site: Site) -> None:
     """An administrator holds it there; Muster has submitted it itself."""
     before = set(site.slurm_numbers())

@@ -155,6 +155,17 @@ def test_owners_cancel_and_hold_in_slurm(site: SubmittingSite) -> None:
         assert site.wait(other, state="completed")["starts"] == 2
 
 
+@pytest.mark.long
+def test_the_time_limit_of_an_owner_ends_a_job(site: SubmittingSite) -> None:
+    """As Slurm does; it is not started again."""
+    with site.serves():
+        number = site.sbatch("--time=1", "--gres=gpu:1", "--mem=1G", "--comment=muster:", script="sleep 600")
+        (job,) = site.taken()
+        found = site.wait(job, state="failed")
+        assert (found["starts"], found["message"]) == (1, "ended by its time limit in Slurm")
+        assert site.state(number) == "TIMEOUT"
+
+
 def test_a_hold_by_the_owner_of_a_job_that_moves_holds(site: SubmittingSite) -> None:
     """Muster has asked it to stop, and it takes its time."""
     with site.serves():

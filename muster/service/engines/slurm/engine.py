@@ -29,6 +29,7 @@ from typing import Any
 import structlog
 
 from muster.cluster import Cluster
+from muster.cluster.slurm_nodes import read_fields
 from muster.service.engines.clocks import MachineClocks
 from muster.service.engines.interface import (
     AdoptJob,
@@ -313,11 +314,7 @@ class SlurmEngine(ReadsRunFolders):
             if row.state != "COMPLETING":  # its processes may still live
                 self._end_restarted(record, row, now)
         elif row.state not in LIVING:
-            how, status, message = outcome(row, record)
-            if how in (Exit.FAILED, Exit.KILLED) and row.nodes and set(row.nodes) < set(record.nodes):
-                how, message = Exit.LOST, _other_nodes(row, record)
-            ended = self._here(row.ended) if row.ended else now
-            self._end(record, how, max(ended, record.launched), status, message)
+            self._end_as_slurm_says(record, row, now)
         elif record.began and (row.state == "PENDING" or row.started > record.began):
             self._end_forgotten(record, row, now)
         elif row.state != "PENDING":
@@ -360,6 +357,16 @@ class SlurmEngine(ReadsRunFolders):
         self._records.keep(record)
         if row.held or not self._take_back(row):
             self._end(record, Exit.LOST, ended, None, record.requeued)
+
+    def _end_as_slurm_says(self, record: StartRecord, row: SlurmJob, now: float) -> None:
+        """End a start whose run has ended in Slurm, which has not requeued it."""
+        how, status, message = outcome(row, record)
+        if row.state == "TIMEOUT" and any(one.job == record.job for one in self._adopted):
+            how = Exit.FAILED  # It is its owner's limit, by which the job ends in Slurm.
+        if how in (Exit.FAILED, Exit.KILLED) and row.nodes and set(row.nodes) < set(record.nodes):
+            how, message = Exit.LOST, _other_nodes(row, record)
+        ended = self._here(row.ended) if row.ended else now
+        self._end(record, how, max(ended, record.launched), status, message)
 
     def _end_forgotten(self, record: StartRecord, row: SlurmJob, now: float) -> None:
         """End a start of which slurmctld knew nothing after its restart, so that it began the job again, or will.
@@ -615,6 +622,7 @@ class SlurmEngine(ReadsRunFolders):
             f"--partition={self._partition}",
             f"--job-name=muster-{launch.job}",
             f"--comment={_comment(launch)}",
+            *self._longest_time(),
             "--output=/dev/null",
             # NONE, or names, has slurmd wait for a login shell of the user. The launcher sets what the job sees.
             "--export=ALL",
@@ -629,6 +637,15 @@ class SlurmEngine(ReadsRunFolders):
         record.slurm_job = int(done.stdout.split(";")[0])
         record.released = True
         self._records.keep(record)
+
+    def _longest_time(self) -> list[str]:
+        """Return the option by which a job may run as long as the partition allows; Muster keeps its own limit.
+
+        Without it Slurm would end each run after the partition's `DefaultTime`, where it has one.
+        """
+        shown = self._commands.ask(["scontrol", "--oneliner", "show", "partition", self._partition])
+        fields = read_fields(shown)
+        return [] if fields.get("DefaultTime", "NONE") == "NONE" else [f"--time={fields['MaxTime']}"]
 
     def _adopt(self, key: str, job: int) -> None:
         """Note the number of a job, and mark it as ours; again if the daemon died between the two."""
