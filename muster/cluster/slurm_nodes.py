@@ -30,7 +30,9 @@ _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 _MIG = re.compile(r"(\d+)g\.\d+gb", re.IGNORECASE)
 """A MIG profile, alone or in a type such as a100_1g.5gb: how many sevenths of a GPU it has."""
 _GPU = re.compile(r"gpu(?::(?:\(null\)|(?P<type>[^:(]+)))?:(?P<count>\d+)")
-UNUSABLE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "INVAL")
+DRAINED = "DRAIN"
+"""Part of the state of a node on which jobs that run go on, and none starts."""
+UNUSABLE = ("DOWN", DRAINED, "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "INVAL")
 """Parts of the state of a node on which nothing can start now."""
 RESERVED = ("MAINT", "RESERVED")
 """Parts of the state of a node on which jobs that run go on, and others start only inside a reservation."""

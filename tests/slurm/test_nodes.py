@@ -43,6 +43,15 @@ def test_what_is_ours_alone_leaves_others_nothing() -> None:
     assert others("MIXED", "gpu:v100:2(IDX:0-1)", cpus=6) == (0, 0.0)
 
 
-@pytest.mark.parametrize("state", ["IDLE+MAINTENANCE+RESERVED", "MIXED+MAINT", "MIXED+RESERVED"])
-def test_nothing_more_starts_on_a_reserved_node(state: str) -> None:
+@pytest.mark.parametrize(
+    "state", ["IDLE+MAINTENANCE+RESERVED", "MIXED+MAINT", "MIXED+RESERVED", "MIXED+DRAIN"]
+)
+def test_nothing_more_starts_on_a_closed_node(state: str) -> None:
     assert others(state, "gpu:v100:2(IDX:0-1)", cpus=6) == (6, 18.0)
+
+
+@pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN", "MIXED+DRAIN+NOT_RESPONDING"])
+def test_a_node_is_away_once_nothing_of_ours_is_there(state: str) -> None:
+    line = _LINE.format(state=state, used="gpu:v100:0", gres="gpu:v100:8", cpus=0, mib=0)
+    cluster = read_slurm_site(line.replace(state, "IDLE"), "nodes", "train").cluster
+    assert engine_nodes(line, cluster, []) == []

@@ -90,12 +90,18 @@ def test_a_job_without_stated_memory_takes_no_whole_node(site: SubmittingSite) -
 def test_a_node_drained_in_slurm_gets_no_start(site: SubmittingSite) -> None:
     """Jobs that were to start there start elsewhere; the one that runs goes on."""
     with site.serves():
+        runs = site.muster("submit", "--gpus", "1", "--", "sleep", "600").split()[1]
+        assert [here["node"] for here in site.wait(runs, phase="running")["holds"]] == ["node1"]
         site.slurm.run("scontrol", "update", "nodename=node1", "state=drain", "reason=test")
         try:
-            jobs = [site.muster("submit", "--gpus", "4", "--", "sleep", "5").split()[1] for _ in range(2)]
+            jobs = [site.muster("submit", "--gpus", "4", "--", "sleep", "20").split()[1] for _ in range(2)]
             for job in jobs:
                 assert {here["node"] for here in site.wait(job, phase="running")["holds"]} == {"node2"}
             for job in jobs:
                 site.wait(job, state="completed")
+            found = site.status(runs)
+            assert (found["starts"], found["phase"]) == (1, "running")
+            site.muster("cancel", runs)
+            site.wait(runs, state="cancelled")
         finally:
             site.slurm.run("scontrol", "update", "nodename=node1", "state=resume")

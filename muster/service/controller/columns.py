@@ -419,6 +419,10 @@ class LiveColumns:
             status["rate"] = row.steps_per_second
             self._length_is_known(row.id)
 
+    def keeps_place(self, row: JobRow, *, stays: bool) -> None:
+        """Whether a running job makes room for no other one, whatever its owner allows."""
+        self._spec[row.id]["preemptible"] = row.preemptible and not stays
+
     def reprioritize(self, row: JobRow) -> None:
         """Another priority is asked for a job."""
         self._spec[row.id]["priority"] = row.request.priority

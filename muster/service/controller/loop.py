@@ -140,6 +140,7 @@ class Controller:
         self._requests.apply_priorities()
         self._requests.end_overdue(now)
         self._nodes.close_nodes(now)
+        self._nodes.keep_on_closed_nodes()
         self._nodes.hold_back(now)
         if self._planner.is_due(now):
             self._status.deciding = True

@@ -36,6 +36,8 @@ class NodeTracker:
         """Nodes that the ledger has taken down."""
         self._held_back: set[str] = set()
         """Nodes on which the ledger keeps something from all jobs."""
+        self._staying: set[int] = set()
+        """Jobs that keep what they have, as nothing would start in their place."""
 
     def see(self, nodes: Sequence[EngineNode], now: float) -> bool:
         """Take what a poll has found; whether nodes joined or changed size, so that all plans are void."""
@@ -77,6 +79,20 @@ class NodeTracker:
                 take_down(columns.ledger.books, node)
             self._jobs.pending |= Trigger.CAPACITY
         self._unusable = unusable
+
+    def keep_on_closed_nodes(self) -> None:
+        """Have jobs that run on nodes where nothing more starts keep what they have: no other job could use it."""
+        closed = {name for name, state in self._there.items() if state.closed} - self._unusable
+        staying = {
+            start.job
+            for start in (self._jobs.starts.values() if closed else ())
+            if start.notice_at is None and any(here.node in closed for here in start.allocations)
+        }
+        for job in staying | (self._staying & self._jobs.rows.keys()):
+            self._jobs.columns.keeps_place(self._jobs.rows[job], stays=job in staying)
+        if staying != self._staying:
+            self._jobs.pending |= Trigger.CAPACITY
+        self._staying = staying
 
     def hold_back(self, now: float) -> None:
         """Keep what others hold from the plan; jobs that were to start there wait for another decision."""

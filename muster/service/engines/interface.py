@@ -223,6 +223,8 @@ class EngineNode:
     others: NodeAllocation[str] | None = None
     """What jobs that are not Muster's hold there; None: nothing. Without GPU ids of its own where the engine chooses
     them: as many as it has ids."""
+    closed: bool = False
+    """Nothing more starts there, and what runs goes on: others hold all that Muster's jobs do not."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,13 @@ class ChangingEngine(FakeEngine):
 
     there: Cluster
     others: dict[str, NodeAllocation[str]]
+    closed: frozenset[str] = frozenset()
 
     def poll(self) -> EngineView:
-        nodes = [EngineNode(node, self.others.get(node.name)) for node in self.there.nodes]
+        nodes = [
+            EngineNode(node, self.others.get(node.name), node.name in self.closed)
+            for node in self.there.nodes
+        ]
         return EngineView(super().poll().starts, nodes)
 
 
@@ -58,6 +62,26 @@ class ChangingWorld(World):
 @pytest.fixture(params=["fifo", "srtf+tune-plus"])
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> ChangingWorld:
     return ChangingWorld(tmp_path, request.param)
+
+
+def test_a_job_on_a_closed_node_makes_no_room(tmp_path: Path) -> None:
+    """What it gave back there could be given to no other job, until the node is open again."""
+    world = ChangingWorld(tmp_path, "priority+tune-plus")
+    request = a_job(100_000).model_copy(update={"gpus": 2, "preemptible": True})
+    (low,) = world.store.submit([Submission("ann", request)])
+    world.turns()
+    (node, _) = world.places()[low]
+    other = next(one.name for one in world.cluster.nodes if one.name != node)
+    world.store.drain(other, drained=True)
+    world.engine.closed = frozenset({node})
+    world.turns(300)
+    (high,) = world.store.submit([Submission("ann", request.model_copy(update={"priority": 5.0}))])
+    world.turns(300)
+    assert world.places().keys() == {low}
+    world.engine.closed = frozenset()
+    world.turns(300)
+    assert world.places().keys() == {high}
+    world.store.close()
 
 
 def test_a_node_that_joins_takes_waiting_jobs(world: ChangingWorld) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from muster.cluster import Cluster, Node
 from muster.cluster.ledger import NodeAllocation
-from muster.cluster.slurm_nodes import RESERVED, UNUSABLE, read_fields
+from muster.cluster.slurm_nodes import DRAINED, RESERVED, UNUSABLE, read_fields
 from muster.service.engines.interface import EngineNode
 from muster.units import GB_PER_MIB
 
@@ -24,7 +24,7 @@ def engine_nodes(
     """Return the usable nodes of the cluster from `scontrol --details --oneliner show node`.
 
     `ours` is what the starts of this engine hold. What else a node has allocated belongs to others, and so does
-    all else of a node that is in maintenance or reserved.
+    all else of a node that is in maintenance or reserved, or drained while something of ours runs there.
     """
     held: dict[str, list[NodeAllocation[str]]] = {}
     for allocations in ours:
@@ -33,10 +33,14 @@ def engine_nodes(
     found = []
     for line in printed.splitlines():
         fields = read_fields(line)
-        at = cluster.node_index.get(fields.get("NodeName", ""))
-        if at is not None and not any(word in fields.get("State", "").upper() for word in UNUSABLE):
+        at, name = cluster.node_index.get(fields.get("NodeName", "")), fields.get("NodeName", "")
+        state = fields.get("State", "").upper()
+        # One that is drained is ours until the last of our starts there has ended.
+        out = [word for word in UNUSABLE if not (name in held and word == DRAINED)]
+        if at is not None and not any(word in state for word in out):
             node = cluster.nodes[at]
-            found.append(EngineNode(node, _others(fields, node, held.get(node.name, []))))
+            closed = any(word in state for word in (DRAINED, *RESERVED))
+            found.append(EngineNode(node, _others(fields, node, held.get(name, []), closed=closed), closed))
     return found
 
 
@@ -59,10 +63,10 @@ def of_several_types(printed: str) -> frozenset[str]:
 
 
 def _others(
-    fields: Mapping[str, str], node: Node, ours: Sequence[NodeAllocation[str]]
+    fields: Mapping[str, str], node: Node, ours: Sequence[NodeAllocation[str]], *, closed: bool
 ) -> NodeAllocation[str] | None:
-    """Return what others hold; None if it is nothing. GPUs count, their ids mean nothing."""
-    if any(word in fields.get("State", "").upper() for word in RESERVED):
+    """Return what others hold, of a closed node all else; None if it is nothing. GPUs count, their ids mean nothing."""
+    if closed:
         gpus, cpus, memory_gb = node.gpus, node.cpus, node.memory_gb
     else:
         gpus = sum(int(number) for number in _GPUS_USED.findall(fields.get("GresUsed", "")))
