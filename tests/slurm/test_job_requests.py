@@ -22,6 +22,7 @@ _PLAIN = {
     "State": "PENDING",
     "PriorityLong": "0",
     "SubmitTime": "1700000000",
+    "StartTime": "",
     "Requeue": "1",
     "NumNodes": "1",
     "NumTasks": "1",
@@ -30,6 +31,7 @@ _PLAIN = {
     "tres-per-node": "",
     "tres-per-socket": "",
     "mem-per-tres": "",
+    "cpus-per-tres": "",
     "tres-alloc": "",
     "ReqNodes": "",
     "tres-per-job": "",
@@ -107,6 +109,8 @@ def test_memory_is_what_slurm_counts_in_all(columns: dict[str, str], gb: float |
             {"tres_per_node": "gres:gpu:a100:1,gres:gpu:v100:2"},
             "gres: found gres:gpu:a100:1,gres:gpu:v100:2; allowed: GPUs of one type",
         ),
+        ({"ExcNodes": "node1"}, "exclude: found node1; allowed: no nodes, as Muster chooses them"),
+        ({"NumNodes": "2", "NumTasks": "2"}, "nodes: found 2 for a job without GPUs; allowed: one"),
         ({"ReqNodes": "node[2-3]"}, "nodelist: found node[2-3]; allowed: no nodes, as Muster chooses them"),
     ],
 )
@@ -153,6 +157,21 @@ def test_stated_cpus_and_memory_are_the_least() -> None:
     assert request.memory_gb == pytest.approx(8.589934592)
 
 
+@pytest.mark.parametrize(
+    ("columns", "cpus"),
+    [
+        ({"tres_per_job": "gres:gpu:2"}, None),
+        ({"tres_per_job": "gres:gpu:2", "NumTasks": "2"}, None),
+        ({"tres_per_job": "gres:gpu:2", "NumTasks": "16"}, 16),
+        ({"tres_per_job": "gres:gpu:2", "cpus_per_tres": "gres:gpu:8"}, 16),
+        ({"tres_per_job": "gres/gpu:2", "cpus_per_tres": "gres/gpu:8"}, 16),
+        ({"NumTasks": "4", "MinMemory": "1G"}, 4),
+    ],
+)
+def test_cpus_stated_in_any_form_are_the_least(columns: dict[str, str], cpus: float | None) -> None:
+    assert request_of(row(**columns)).cpus == cpus
+
+
 def test_taken_jobs_are_known_after_a_restart(tmp_path: Path) -> None:
     job = Adopted("7@1700000000", 7, 1, "ann", {"name": "train"})
     AdoptedJobs(tmp_path / "submitted").keep(job)
@@ -197,6 +216,7 @@ def test_a_wrong_option_leaves_the_job_alone(option: str) -> None:
         {"PriorityLong": "100"},
         {"State": "RUNNING"},
         {"Dependency": "afterok:3"},
+        {"StartTime": "4000000000"},
         {"HetJobID": "7"},
         {"JobArrayID": "7_[1-3]"},
     ],

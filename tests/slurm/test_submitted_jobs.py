@@ -155,6 +155,34 @@ def test_owners_cancel_and_hold_in_slurm(site: SubmittingSite) -> None:
         assert site.wait(other, state="completed")["starts"] == 2
 
 
+def test_cpus_for_each_gpu_or_task_are_given(site: SubmittingSite) -> None:
+    count = "srun --overlap hostname | wc -l"
+    with site.serves():
+        by_gpu = site.sbatch(
+            "--cpus-per-gpu=7", "--gres=gpu:2", "--mem=1G", "--comment=muster:", script="true"
+        )
+        by_task = site.sbatch("--ntasks=9", "--gres=gpu:1", "--mem=1G", "--comment=muster:", script=count)
+        for job in site.taken(2):
+            site.wait(job, state="completed")
+    assert " NumCPUs=14 " in site.shown(by_gpu)
+    assert " NumCPUs=9 " in site.shown(by_task)
+    assert site.output(by_task).split() == ["9"]
+
+
+def test_a_job_is_taken_once_muster_can_keep_what_it_asks(site: SubmittingSite) -> None:
+    options = ("--gres=gpu:1", "--mem=1G", "--comment=muster:")
+    with site.serves():
+        excluding = site.sbatch("--exclude=node1", *options, script="true")
+        later = site.sbatch("--begin=now+1hour", *options, script="true")
+        wait_for(lambda: len(site.notices()) == 1, lambda: f"other notices: {site.notices()}")
+        assert "exclude: found node1; allowed: no nodes" in site.notices()[0]
+        assert not site.jobs()
+        site.slurm.run("scontrol", "update", f"jobid={excluding}", "ExcNodeList=")
+        site.slurm.run("scontrol", "update", f"jobid={later}", "StartTime=now")
+        for job in site.taken(2):
+            site.wait(job, state="completed")
+
+
 @pytest.mark.long
 def test_the_time_limit_of_an_owner_ends_a_job(site: SubmittingSite) -> None:
     """As Slurm does; it is not started again."""

@@ -68,6 +68,7 @@ from muster.service.engines.slurm.status import (
     read_marks,
     read_numbered,
     time_of_config,
+    with_excluded,
 )
 from muster.service.engines.slurm.submitted import (
     OWN,
@@ -190,7 +191,11 @@ class SlurmEngine(ReadsRunFolders):
         self._note_held()
         starts = [self._observed(record) for record in self._records]
         self._look_at_nodes()
-        submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
+        new = with_excluded(
+            self._commands, self._partition, [row for row in self._rows.values() if self._new.is_new(row)]
+        )
+        rows = {**self._rows, **{row.number: row for row in new}}
+        submitted = [found for row in rows.values() if (found := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
         untaken = [*self._new.untaken(self._rows.keys()), *self._of_another_muster(), *self._changed()]
         untaken += self._by_themselves()

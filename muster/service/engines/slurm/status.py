@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from muster.cluster.slurm_nodes import expand_hosts
@@ -36,6 +36,7 @@ _COLUMNS = (
     "tres-per-task",
     "tres-per-socket",
     "mem-per-tres",
+    "cpus-per-tres",
     "tres-alloc",
     "Feature",
     "NodeList",
@@ -48,6 +49,8 @@ _COLUMNS = (
     "WorkDir",
     "Comment",
 )
+EXCLUDED = "ExcNodes"
+"""Of jobs from `with_excluded` alone: squeue says it in its older form only."""
 _WIDTHS = {column: _WIDER.get(column, _WIDTH) for column in _COLUMNS}
 """In bytes; squeue cuts longer texts and fills up shorter ones."""
 _MARK_WIDTHS = {"JobID": 16, "Partition": 256, "State": 16, "Comment": 256}
@@ -144,6 +147,17 @@ class SlurmJob:
 def read_jobs(commands: SlurmCommands, partition: str) -> list[SlurmJob]:
     """Return all jobs of a partition that Slurm still knows, by number: one process."""
     return _read(commands, _WIDTHS, f"--partition={partition}")
+
+
+def with_excluded(commands: SlurmCommands, partition: str, jobs: Collection[SlurmJob]) -> list[SlurmJob]:
+    """Return these jobs that wait with the nodes that their owners exclude; a process if there are any."""
+    if not jobs:
+        return []
+    asked = ["squeue", "--noheader", "--all", "--states=PENDING", f"--partition={partition}"]
+    printed = commands.ask([*asked, "--format=%i %x"]).splitlines()
+    found = (line.strip().partition(" ") for line in printed)
+    excluded = {number: "" if names.strip() in _NOTHING else names.strip() for number, _, names in found}
+    return [replace(job, values={**job.values, EXCLUDED: excluded.get(str(job.number), "")}) for job in jobs]
 
 
 def read_marks(commands: SlurmCommands) -> list[SlurmJob]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 
 from muster.files import write_aside
 from muster.service.engines.interface import SubmittedJob, UntakenJob
-from muster.service.engines.slurm.status import SlurmJob, mib
+from muster.service.engines.slurm.status import EXCLUDED, SlurmJob, mib
 from muster.service.request import JobRequest
 from muster.units import GB_PER_MIB
 
@@ -31,6 +32,7 @@ _OPTIONS = frozenset(
 )
 _GPUS = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<count>\d+)|:(?P<type>[^:=,]+)(?:[:=](?P<of_type>\d+))?)?")
 """As gres:gpu:2, gres/gpu:a100:2 or, by tasks from 23.02 on, gres/gpu:1080ti=2."""
+_CPUS_PER_GPU = re.compile(r"(?:gres[:/])?gpu[:=](?P<count>\d+)")
 _FEATURES = re.compile(r"[\w.:-]+(?:\|[\w.:-]+)*")
 """What a job requires of nodes: a feature, or any of several. Slurm also knows `a&b`, counts and groups."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -110,10 +112,15 @@ class NewJobs:
         self._refused: dict[int, UntakenJob] = {}
         """By number."""
 
+    @staticmethod
+    def is_new(row: SlurmJob) -> bool:
+        """Whether a job is marked, held and not taken yet."""
+        return row.comment.startswith(MARK) and not OWN.fullmatch(row.comment) and row.held
+
     def find(self, row: SlurmJob) -> SubmittedJob | None:
-        """Return the job if it is marked, held and a job of its own."""
-        marked = row.comment.startswith(MARK) and not OWN.fullmatch(row.comment)
-        if not (marked and row.held and row.is_whole and not row.values["Dependency"]):
+        """Return the job if it is marked, held and a job of its own, and if its time to begin (`--begin`) has come."""
+        later = row.values["Dependency"] or row.started > time.time()
+        if not (self.is_new(row) and row.is_whole and not later):
             self._refused.pop(row.number, None)
             return None
         user = row.values["UserName"]
@@ -151,7 +158,14 @@ def request_of(row: SlurmJob) -> JobRequest:
     _check_kept(values)
     nodes, tasks = _number(values["NumNodes"]), max(_number(values["NumTasks"]), 1)
     gpus, gpu_type = _gpus(values, nodes, tasks)
+    if nodes > 1 and not gpus:
+        what = f"nodes: found {nodes} for a job without GPUs; allowed: one"
+        raise _CannotTake(what, "NumNodes=1")
     cpus_per_task = _number(values["cpus-per-task"])
+    # One for a task is what Slurm gives unasked, unless there are more tasks than GPUs.
+    cpus = tasks * cpus_per_task if cpus_per_task > 1 or tasks > gpus else None
+    if stated := _CPUS_PER_GPU.fullmatch(values["cpus-per-tres"]):
+        cpus = gpus * int(stated["count"])
     memory_gb = _memory_mib(values, nodes) * GB_PER_MIB
     fields: dict[str, Any] = {
         "name": _CONTROL.sub("?", values["Name"])[:_LONGEST_NAME] or f"slurm-{row.number}",
@@ -159,7 +173,7 @@ def request_of(row: SlurmJob) -> JobRequest:
         "directory": values["WorkDir"] or "/",
         "gpus": gpus,
         "ranks": "per-gpu" if 1 < gpus == tasks else "one",
-        "cpus": tasks * cpus_per_task if cpus_per_task > 1 or not gpus else None,
+        "cpus": cpus,
         "memory_gb": memory_gb or (None if gpus else 1.0),
         "constraint": _constraint(values["Feature"], gpu_type),
         "preemptible": None if values["Requeue"] == "1" else False,
@@ -175,6 +189,9 @@ def _check_kept(values: Mapping[str, str]) -> None:
     if values["ReqNodes"]:
         what = f"nodelist: found {values['ReqNodes']}; allowed: no nodes, as Muster chooses them"
         raise _CannotTake(what, "ReqNodeList=")
+    if values.get(EXCLUDED):
+        what = f"exclude: found {values[EXCLUDED]}; allowed: no nodes, as Muster chooses them"
+        raise _CannotTake(what, "ExcNodeList=")
     if values["tres-per-socket"]:
         what = f"gpus-per-socket: found {values['tres-per-socket']}"
         raise _CannotTake(f"{what}; allowed: --gpus, --gpus-per-node or --gpus-per-task", "Comment=")
