@@ -228,6 +228,20 @@ def test_a_job_that_its_owner_released_begins_under_muster(site: SubmittingSite)
         site.wait(job, state="cancelled")
 
 
+def test_a_job_that_may_not_be_requeued_is_not_held(site: SubmittingSite) -> None:
+    """It could not start again, and the hold would end it."""
+    with site.serves():
+        options = ("--no-requeue", "--gres=gpu:1", "--mem=1G", "--comment=muster:")
+        site.sbatch(*options, script="sleep 600")
+        (job,) = site.taken()
+        site.wait(job, phase="running")
+        done = site.person.types(site.home, "hold", job)
+        assert (done.returncode, "it runs and may not start again" in done.stderr) == (2, True)
+        assert site.status(job)["phase"] == "running"
+        site.muster("cancel", job)
+        site.wait(job, state="cancelled")
+
+
 def test_a_job_that_may_not_be_requeued_runs_on_by_itself(site: SubmittingSite) -> None:
     """Where its owner has released it before Muster starts it, as without a daemon."""
 

@@ -175,6 +175,12 @@ class JobRow:
         return self.saves_when_stopped if allowed is None else allowed
 
     @property
+    def runs_once(self) -> bool:
+        """Whether it runs, and its owner has submitted it to the engine as a job that is not started again."""
+        runs = self.state is State.RUNNING and self.phase is Phase.RUNNING
+        return runs and self.engine_key is not None and self.request.preemptible is False
+
+    @property
     def deadline(self) -> float | None:
         """The time by which it should complete; None: its owner states no deadline."""
         after = self.request.deadline_seconds

@@ -16,6 +16,10 @@ def checked_state_request(row: JobRow, requested: StateRequest) -> StateRequest:
     held = row.state == State.HELD if row.state_request is None else row.state_request == StateRequest.HOLD
     if requested == StateRequest.HOLD and held:
         raise _rejected(row, "it is held already")
+    if requested == StateRequest.HOLD and row.runs_once:
+        raise _rejected(
+            row, "it runs and may not start again (--no-requeue), so a hold would end it; cancel does"
+        )
     if requested == StateRequest.RELEASE and not held:
         raise _rejected(row, f"it is not held ({row.state}), so there is nothing to release")
     return requested
