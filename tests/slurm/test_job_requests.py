@@ -144,6 +144,27 @@ def test_other_features_keep_a_job_untaken(columns: dict[str, str], words: str) 
     assert words in found.words
 
 
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (
+            {"tres_per_job": "gres:gpu:2"},
+            "min_gpus and max_gpus beside gpus: found gres:gpu:2; allowed: --gres",
+        ),
+        ({"tres_per_task": "gres:gpu:1", "NumTasks": "2"}, "beside gpus-per-task: found gres:gpu:1"),
+        ({"tres_per_node": "gres:gpu:2", "NumTasks": "2"}, "beside ntasks: found 2"),
+    ],
+)
+def test_sizes_beside_what_srun_keeps_are_named(columns: dict[str, str], words: str) -> None:
+    """srun goes by the job's environment, which is that of its submission."""
+    jobs = NewJobs()
+    assert jobs.find(row(**columns, Comment="muster:min_gpus=1,max_gpus=4")) is None
+    (found,) = jobs.untaken({7})
+    assert words in found.words
+    assert jobs.find(row(**columns, Comment="muster:min_gpus=2,max_gpus=2")) is not None
+    assert jobs.find(row(tres_per_node="gres:gpu:2", Comment="muster:max_gpus=4")) is not None
+
+
 def test_a_name_of_slurm_becomes_one_of_muster() -> None:
     assert request_of(row(tres_per_job="gres:gpu:1", Name="new\nline\x1f" + 200 * "x")).name == (
         "new?line?" + 191 * "x"

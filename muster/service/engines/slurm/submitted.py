@@ -178,7 +178,10 @@ def request_of(row: SlurmJob) -> JobRequest:
         "constraint": _constraint(values["Feature"], gpu_type),
         "preemptible": None if values["Requeue"] == "1" else False,
     }
-    return JobRequest.model_validate(fields | _options(row.comment))
+    request = JobRequest.model_validate(fields | _options(row.comment))
+    if request.changes_size:
+        _check_sizes(values, tasks > nodes)
+    return request
 
 
 def _check_kept(values: Mapping[str, str]) -> None:
@@ -204,6 +207,20 @@ def _check_kept(values: Mapping[str, str]) -> None:
         if len(items) > 1:
             what = f"gres: found {','.join(items)}; allowed: GPUs of one type"
             raise _CannotTake(what, "TresPerNode=gres:gpu:...")
+
+
+def _check_sizes(values: Mapping[str, str], several_tasks: bool) -> None:
+    """_CannotTake if a job that may change its size says to srun how many GPUs or tasks it has.
+
+    sbatch leaves that in the job's environment, where Muster cannot change it: on fewer GPUs srun fails, on more it
+    leaves some of them idle.
+    """
+    stated = {"gpus": values["tres-per-job"], "gpus-per-task": values["tres-per-task"]}
+    stated["ntasks"] = values["NumTasks"] if several_tasks else ""
+    for option, value in stated.items():
+        if value:
+            what = f"min_gpus and max_gpus beside {option}: found {value}"
+            raise _CannotTake(f"{what}; allowed: --gres=gpu:N and a task on each node", f"Comment={MARK}")
 
 
 def _memory_mib(values: Mapping[str, str], nodes: int) -> float:
