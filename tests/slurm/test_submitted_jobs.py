@@ -169,6 +169,17 @@ def test_cpus_for_each_gpu_or_task_are_given(site: SubmittingSite) -> None:
     assert site.output(by_task).split() == ["9"]
 
 
+def test_a_gang_runs_on_other_nodes_than_it_states(site: SubmittingSite) -> None:
+    """Its owner states two tasks for each of two nodes; all four fit on one."""
+    options = ("--nodes=2", "--ntasks-per-node=2", "--gres=gpu:2", "--mem=1G", "--comment=muster:")
+    with site.serves():
+        number = site.sbatch(*options, script="srun hostname | wc -l")
+        (job,) = site.taken()
+        assert site.wait(job, state="completed")["starts"] == 1
+    assert " NumNodes=1 " in site.shown(number)
+    assert site.output(number).splitlines()[-1] == "4"
+
+
 def test_a_job_is_taken_once_muster_can_keep_what_it_asks(site: SubmittingSite) -> None:
     options = ("--gres=gpu:1", "--mem=1G", "--comment=muster:")
     with site.serves():

@@ -20,7 +20,8 @@ def rewritten(
     """Return scontrol's line that gives a held job its nodes, GPUs, CPUs and memory.
 
     All nodes have the same amounts. Requests of GPUs by job or by task would contradict those by node, so they are
-    cleared. A job that was requeued would wait two minutes if it does not begin now.
+    cleared; so would the owner's number of tasks for a node on another number of nodes. A job that was requeued would
+    wait two minutes if it does not begin now.
     """
     gpus, cpus, memory = _of_each_node(allocations)
     nodes = len(allocations)
@@ -28,6 +29,7 @@ def rewritten(
         "ReqNodeList": ",".join(here["node"] for here in allocations),
         "NumNodes": f"{nodes}-{nodes}",
         "NumTasks": nodes * tasks_per_node,
+        "TasksPerNode": tasks_per_node,
         "NumCPUs": nodes * cpus,
         "CPUsPerTask": max(cpus // tasks_per_node, 1),
         "MinCPUsNode": cpus,
