@@ -15,6 +15,7 @@ from muster.cluster.resources import RESOURCES
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.schedulers.honours import FEWER_GPUS, NODES, REQUESTS, WORKERS_AND_SERVERS
+from muster.schedulers.queue_order.multifactor import fewest_equal_parts
 from muster.simulation.options import Options
 from muster.workload.jobs import REFUSED, JobTable
 from muster.workload.sized import PS, RIGID
@@ -154,22 +155,24 @@ def _too_large(nodes: Floats, gpus: int, least: int, requested: Sequence[int]) -
 
 def _too_many_nodes(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:
     """Jobs that find too few nodes with their part of the GPUs and of what they request."""
-    asked = table.asked
-    gpus, fewest = asked["gpus"], -(-asked["gpus"] // max(cluster.most_gpus_per_node, 1))
-    wanted = np.maximum(np.where(asked["nodes"] > 0, np.minimum(asked["nodes"], gpus), fewest), 1)
-    needs = -(-np.maximum(asked["requested"], 0) // wanted[:, None])
-    needs[:, GPU] = -(-gpus // wanted) * MICRO
-    distinct, which = distinct_rows(np.column_stack([asked["constraint"], wanted, needs]))
-    amounts, found = cluster.amounts * MICRO, {}
-    for number, (constraint, nodes, *each) in enumerate(distinct.tolist()):
-        fit = int((amounts[table.node_allowed[constraint]] >= np.array(each) - 1).all(axis=1).sum())
+    asked, found = table.asked, {}
+    amounts = cluster.amounts * MICRO
+    columns = [asked["constraint"], asked["nodes"], asked["gpus"], np.maximum(asked["requested"], 0)]
+    distinct, which = distinct_rows(np.column_stack(columns))
+    for number, (constraint, stated, gpus, *needs) in enumerate(distinct.tolist()):
+        usable = amounts[table.node_allowed[constraint]]
+        per_node = (usable[:, GPU] // MICRO).astype(np.int64)
+        nodes = max(min(stated, gpus), 1) if stated else fewest_equal_parts(per_node, gpus)
+        part = -(-gpus // nodes)
+        each = -(-np.array(needs) // nodes)
+        each[GPU] = part * MICRO
+        fit = int((usable >= each - 1).all(axis=1).sum())
         if fit >= nodes:
             continue
-        part = counted(each[GPU] // MICRO, "GPU")
-        why = f"it needs {counted(nodes, 'node')} with {part} and what else is its part, and may use {fit}"
+        needed = f"{counted(nodes, 'node')} with {counted(part, 'GPU')} and what else is its part"
+        why = f"it needs {needed}, and may use {fit}"
         for job in np.setdiff1d(np.flatnonzero(which == number), list(known)).tolist():
-            stated = int(asked["nodes"][job])
-            found[job] = _Impossible(why, "nodes" if stated else "gpus", stated or int(gpus[job]))
+            found[job] = _Impossible(why, "nodes" if stated else "gpus", stated or gpus)
     return found
 
 

@@ -188,7 +188,7 @@ def test_no_random_run_is_below_its_bound() -> None:
 def test_no_shipped_scheduler_is_below_the_bound(number: int) -> None:
     case = _unlimited(number)
     rows = [row for row in case.rows if row["gpus"] and row["gpu_milli"] == 1000]
-    case = replace(case, rows=rows, settings={})
+    case = replace(case, rows=rows, settings={}).but(skip_impossible=True)
     names = [name for name in known_presets() if ":" not in name]
     names += ["las+joint", "smallest+joint", "srtf+opt", "srtf+greedy", "srtf+requested"]
     ratios = {name: _bound_over_mean(replace(case, scheduler=name)) for name in names}

@@ -205,7 +205,7 @@ def nodes_of(snapshot: Snapshot, jobs: Jobs) -> Ints:
     distinct, kind = distinct_rows(np.column_stack([jobs.constraint, jobs.gpus]))
     fewest = np.array(
         [
-            _fewest(per_node[snapshot.table.node_allowed[constraint]], gpus)
+            fewest_equal_parts(per_node[snapshot.table.node_allowed[constraint]], gpus)
             for constraint, gpus in distinct.tolist()
         ],
         np.int64,
@@ -213,7 +213,7 @@ def nodes_of(snapshot: Snapshot, jobs: Jobs) -> Ints:
     return np.where(jobs.nodes > 0, np.minimum(jobs.nodes, np.maximum(jobs.gpus, 1)), fewest)
 
 
-def _fewest(per_node: Ints, gpus: int) -> int:
+def fewest_equal_parts(per_node: Ints, gpus: int) -> int:
     """Return on how few nodes with so many GPUs each as many GPUs fit, at most the largest part on each."""
     fewest = max(-(-gpus // max(int(per_node.max(initial=0)), 1)), 1)
     for nodes in range(fewest, min(gpus, len(per_node)) + 1):
