@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import EVEN_GANGS, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import EVEN_GANGS, NONE, Bools, Floats, Ints, Rows
 from muster.schedulers.contract import Snapshot
 from muster.speed.demands import ProfiledDemands
 from muster.speed.input_pipeline import ModelTable
@@ -49,6 +49,8 @@ class Gangs(NamedTuple):
     """The same number of GPUs on each node of a job."""
     exact_nodes: Ints = _NONE
     """By position: nodes that the job has to be on; 0: any number."""
+    preferred: Ints = _NONE
+    """By position: the constraint of the nodes that the job should take first; `NONE`: all that it may use."""
 
 
 def gangs_of(snapshot: Snapshot) -> Gangs:
@@ -72,6 +74,7 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
         weight,
         even=even,
         exact_nodes=jobs.exact_nodes,
+        preferred=np.full(len(jobs), NONE),
     )
 
 

@@ -41,6 +41,7 @@ cdef struct Gangs:
     int64_t resources
     bint even  # the same number of GPUs on each node of a job
     int64_t* exact_nodes  # that the job has to be on; 0: any number
+    int64_t* preferred  # constraint of the nodes to take first; negative: none
     FormsOfGang forms  # of the first line; without any, every place is as fast as any other
     int64_t* line  # by position
     int64_t* rack_of_node

@@ -22,7 +22,7 @@ cdef Gangs gangs_of(object arrays) except *:
     gangs.weight = floats(arrays[9]).at
     gangs.jobs, gangs.nodes = ints(arrays[0]).size, ints(arrays[7]).size
     gangs.class_count, gangs.kind_count, gangs.resources = demands.best.shape
-    gangs.even, gangs.exact_nodes = arrays[11], ints(arrays[12]).at
+    gangs.even, gangs.exact_nodes, gangs.preferred = arrays[11], ints(arrays[12]).at, ints(arrays[13]).at
     gangs.forms.count = 0
     if len(forms.line):
         gangs.forms.count = forms.speeds.shape[1]

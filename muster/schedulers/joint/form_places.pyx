@@ -63,10 +63,10 @@ cdef bint may_share_machine(Search* search, int64_t at) noexcept nogil:
     return forms.speeds[form_on_machine(forms, MACHINE)] >= search.network.enough * forms.speeds[0]
 
 
-cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
+cdef bint place_on_form(Search* search, int64_t at, bint only_fastest) noexcept nogil:
     """Place a job with its demand on the fastest form that has room; whether it has a place.
 
-    Where it ran it stays, if it has room there and no form with room is faster. If some kinds of nodes make it faster
+    `only_fastest`: no form that is slower than the best. Where it ran it stays, if it has room there and no form with room is faster. If some kinds of nodes make it faster
     than others, it looks on those first, for forms with which it is as fast as on the others.
     """
     cdef Network* network = search.network
@@ -97,6 +97,8 @@ cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
                 break
             if speed_on_form(model, forms, number, speed) < least:
                 break
+            if only_fastest and forms.speeds[number] < forms.speeds[0] * (1 - _EPSILON):
+                return False
             if (
                 own >= 0
                 and forms.speeds[own] >= forms.speeds[number] * (1 - _EPSILON)
@@ -106,6 +108,8 @@ cdef bint place_on_form(Search* search, int64_t at) noexcept nogil:
             if _find_form(search, at, &forms.kinds[3 * number], room):
                 place_on_chosen(search, at, best)
                 return True
+        if only_fastest:
+            return False
         speed = slower
     return False
 
@@ -170,7 +174,7 @@ cdef bint _stay(Search* search, int64_t at, int64_t* need, Room* room) noexcept 
     cdef NodePart* part
     while number >= 0:
         part = &before.node_parts[number]
-        if room.fit[part.node] < part.gpus:
+        if room.fit[part.node] < part.gpus or not allowed_nodes(search.gangs, at)[part.node]:
             return False
         number = part.next
     number = before.first[at]

@@ -4,15 +4,23 @@ The worth of a node is the speed of its jobs, each times its weight. A job may t
 less.
 """
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from muster.cluster.arrays cimport Ints, floats, ints
 from muster.cluster.ledger_core cimport SLOTS, Node, books_of
 from muster.schedulers.allocation.draft_core cimport Draft, draft_of
-from muster.schedulers.allocation.gangs_core cimport Gangs, gangs_of, may_be_whole, need_of, place_whole
+from muster.schedulers.allocation.gangs_core cimport (
+    Gangs,
+    gangs_of,
+    may_be_whole,
+    need_of,
+    next_speed,
+    place_whole,
+)
 from muster.schedulers.allocation.worth_core cimport ForRunning, for_running_of
-from muster.schedulers.joint.form_index cimport begin_index
+from muster.schedulers.joint.form_index cimport begin_index, forget_chosen
 from muster.schedulers.joint.form_places cimport (
     count_free,
     count_held,
@@ -152,32 +160,54 @@ cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
 
 
 cdef bint _place(Search* search, int64_t at, vector[int64_t]& queue, vector[bint]& lost) noexcept nogil:
-    """Place a job where that gains most; whether it has a place."""
-    cdef Draft* draft = search.draft
+    """Place a job where that gains most; whether it has a place.
+
+    Of free nodes it takes those first that fewer others may use.
+    """
     cdef Gangs* gangs = search.gangs
-    cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
-    cdef int64_t node = -1
+    cdef int64_t own = gangs.constraint[at]
+    cdef bint has_place = False
     cdef Trial found
     if not may_be_whole(gangs, at):
         return place_apart(search, at)
-    if search.network != NULL:
-        if place_on_form(search, at):
-            return True
-        if search.network.free_gpus < gangs.gpus[at]:
-            return False
-    elif gangs.kind_count == 1:
-        node = tightest_node(search.free, draft, gangs, at, gangs.gpus[at], best, NULL)
-    if node >= 0:
-        place_whole(draft, gangs, at, node, best)
+    if gangs.preferred[at] >= 0:
+        gangs.constraint[at] = gangs.preferred[at]
+        has_place = _place_on_free(search, at, True)
+        gangs.constraint[at] = own
+    if has_place or _place_on_free(search, at, False):
         return True
-    if search.apart_first and place_on_fewest(search, at):
-        return True
+    if search.network != NULL and search.network.free_gpus < gangs.gpus[at]:
+        return False
     if _fits_some_machine(gangs, at) and (search.network == NULL or may_share_machine(search, at)):
         found = best_node(search, at)
         if found.node >= 0:
             take_place(search, at, found, queue, lost)
             return True
     return place_apart(search, at) if search.network == NULL else join_on_form(search, at)
+
+
+cdef bint _place_on_free(Search* search, int64_t at, bint only_fastest) noexcept nogil:
+    """Place a job with its whole demand on nodes that have it free; whether it has a place.
+
+    `only_fastest`: on a network, or on nodes of several kinds, only where it is as fast as it can be.
+    """
+    cdef Draft* draft = search.draft
+    cdef Gangs* gangs = search.gangs
+    cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
+    cdef int64_t node = -1
+    if search.network != NULL:
+        return place_on_form(search, at, only_fastest)
+    if gangs.kind_count == 1:
+        node = tightest_node(search.free, draft, gangs, at, gangs.gpus[at], best, NULL)
+    elif only_fastest:
+        forget_chosen(search.chosen)
+        search.chosen.at_least = next_speed(gangs, at, INFINITY)
+        node = tightest_node(search.free, draft, gangs, at, gangs.gpus[at], best, search.chosen)
+        search.chosen.at_least = 0.0
+    if node >= 0:
+        place_whole(draft, gangs, at, node, best)
+        return True
+    return search.apart_first and place_on_fewest(search, at) > 0
 
 
 cdef bint _fits_some_machine(Gangs* gangs, int64_t at) noexcept nogil:

@@ -25,6 +25,7 @@ from muster.schedulers.joint.modelled_speeds import (
     modelled_speeds,
     of_type,
 )
+from muster.schedulers.joint.preferred_nodes import with_preferred_nodes
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 from muster.schedulers.placement.reachable import within_reach
 from muster.speed.network.forms import Forms
@@ -132,7 +133,8 @@ def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs
         forms=forms_with(given.snapshot, gpus, batches.whole),
     )
     any_type = (sizes.gpu_type == ANY_TYPE).all()
-    return _within_reach(given, sized if any_type else _on_types(given, sized, sizes.gpu_type))
+    typed = sized if any_type else _on_types(given, sized, sizes.gpu_type)
+    return _within_reach(given, with_preferred_nodes(typed, given.ranked))
 
 
 def _within_reach(given: AllocationInput, gangs: Gangs) -> Gangs:
