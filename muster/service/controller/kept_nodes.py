@@ -19,8 +19,8 @@ class KeptNodes:
         self._jobs, self._columns = jobs, jobs.columns
         self._had: set[int] = set()
         """Jobs that are allowed only the nodes that they have or had."""
-        self._left_alone: set[int] = set()
-        """Jobs that may not be given anything else than they have."""
+        self._left_alone: dict[int, int] = {}
+        """Jobs that may not be given anything else than they have; whether they could be stopped before."""
         for job in self._columns.fixed_nodes:
             self._allow(job, None)
 
@@ -37,14 +37,14 @@ class KeptNodes:
                 self._had.add(job)
                 self._allow(job, self._columns.fixed_nodes[job])
             else:
-                self._left_alone.add(job)
+                self._left_alone[job] = int(self._columns.spec[job]["preemptible"])
                 self._leave_alone(job)
         return bool(refused)
 
     def end(self) -> None:
-        """Owners' words on interruptions hold again."""
-        for job in self._columns.fixed_nodes:
-            self._columns.spec[job]["preemptible"] = self._jobs.rows[job].preemptible
+        """The jobs that were left alone may be stopped again, if they could be before."""
+        for job, before in self._left_alone.items():
+            self._columns.spec[job]["preemptible"] = before
 
     def _counted(self, changes: Changes) -> Iterator[tuple[int, int]]:
         """The jobs to be placed of those that keep their number of nodes, with how many they would have."""
