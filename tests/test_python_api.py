@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import muster
 from muster.cli.app import run
-from muster.cli.simulation_flags import SimulationFlags
+from muster.cli.simulation_flags import CertifiedFlags
 from muster.cluster.shipped import parse_cluster
 from muster.inputs import RunOptions, knowledge_of, options_of
 from muster.report.page import write_report
@@ -108,9 +108,9 @@ def test_a_trace_and_a_cluster_may_be_objects(trace_file: Path) -> None:
 
 
 def test_every_option_is_a_flag_with_the_same_default() -> None:
-    flags = {one.name for one in fields(SimulationFlags)} - {"settings"}
+    flags = {one.name for one in fields(CertifiedFlags)} - {"settings"}
     assert set(RunOptions.__annotations__) == flags
-    assert options_of({}) == options_of(SimulationFlags().options())
+    assert options_of({}) == options_of(CertifiedFlags().options())
 
 
 class FrameOfPandas:

@@ -65,7 +65,7 @@ def test_a_job_leaves_a_node_that_another_one_needs(order: str, nodes: tuple[int
 @pytest.mark.parametrize("order", ORDERS[:3])
 @pytest.mark.parametrize("links", [False, True])
 def test_a_job_moves_from_a_node_that_another_one_needs(order: str, links: bool) -> None:
-    """Nothing told the first one when it started; the restart is repaid at once."""
+    """It was alone when it started; the restart is repaid at once."""
     four: dict[str, Any] = {"gpus": 4, "model": "resnet50"}
     trace = jobs_of(job(0, 50_000, **four), job(3_000, 50_000, constraint="label=own", **four))
     network = "physical" if links else "none"

@@ -105,8 +105,9 @@ cdef BestFits best_fits(Draft* draft, Gangs* gangs, int64_t at, int64_t* best, i
 cdef int64_t fewest_nodes(Draft* draft, Gangs* gangs, int64_t at, int64_t* need, int64_t* take) noexcept nogil:
     """Choose as few nodes as possible for a need, the last by best fit; how many, 0 without a place.
 
-    A job that has to be on a number of nodes is on so many. Best fit is the node with the fewest free GPUs, then CPUs, then memory; of equals the job's own, then the
-    first. `take` gets the GPUs on each. Without a need (NULL) GPUs alone count.
+    A job that has to be on a number of nodes is on so many. Best fit is the node with the fewest free GPUs, then CPUs,
+    then memory; of equals the job's own, then the first. `take` gets the GPUs on each. Without a need (NULL) GPUs alone
+    count.
     """
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
     cdef int64_t node, total = 0

@@ -66,8 +66,9 @@ cdef bint may_share_machine(Search* search, int64_t at) noexcept nogil:
 cdef bint place_on_form(Search* search, int64_t at, bint only_fastest) noexcept nogil:
     """Place a job with its demand on the fastest form that has room; whether it has a place.
 
-    `only_fastest`: no form that is slower than the best. Where it ran it stays, if it has room there and no form with room is faster. If some kinds of nodes make it faster
-    than others, it looks on those first, for forms with which it is as fast as on the others.
+    `only_fastest`: no form that is slower than the best. Where it ran it stays, if it has room there and no form with
+    room is faster. If some kinds of nodes make it faster than others, it looks on those first, for forms with which it
+    is as fast as on the others.
     """
     cdef Network* network = search.network
     cdef Gangs* gangs = search.gangs
