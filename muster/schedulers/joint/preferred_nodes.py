@@ -13,9 +13,9 @@ def with_preferred_nodes(gangs: Gangs, at: Ints) -> Gangs:
 
     These are its nodes without those of jobs that may use a part of them only.
     """
-    present = np.unique(gangs.constraint[at])
-    if len(present) < 2:
+    if not len(at) or (gangs.constraint[at] == gangs.constraint[at[0]]).all():
         return gangs
+    present = np.unique(gangs.constraint[at])
     allowed = gangs.node_allowed[present]
     has = allowed.astype(np.int64)
     outside: Ints = has @ (1 - has).T  # by row: how many of its nodes the other one has not

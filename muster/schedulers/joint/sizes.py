@@ -138,9 +138,9 @@ def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs
 
 
 def _within_reach(given: AllocationInput, gangs: Gangs) -> Gangs:
-    """Return the jobs with forms of places by their own nodes, where those of others would have them wait for ever."""
+    """Return the jobs with forms of places by their own nodes, where other nodes have faster ones."""
     forms, snapshot = gangs.forms, given.snapshot
-    if not len(forms.line):
+    if not len(forms.line) or not (snapshot.table.some_request or gangs.constraint.any()):
         return gangs
     line, own = within_reach(
         (forms.line, Forms(forms.kinds, forms.speeds)),
