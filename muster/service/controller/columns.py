@@ -36,7 +36,7 @@ from muster.service.controller.interruptions import LONGEST_START_UP, RestartCos
 from muster.service.fitting import misfits
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
-from muster.service.store.rows import ENDED, JobRow, Phase, State
+from muster.service.store.rows import JobRow, Phase, State
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.speed.network.forms import PlacementShapes
@@ -117,8 +117,6 @@ class LiveColumns:
         """What each job should hold: the ledger's rows with the names of nodes. Only methods of this class write it."""
         self.misfits: set[int] = set()
         """Jobs that no state of the cluster could hold; it was another one when they were taken."""
-        self.fixed_nodes: dict[int, tuple[str, ...]] = {}
-        """Nodes of the newest start of each living job that goes on only with as many."""
         self._fits: dict[tuple[object, ...], bool] = {}
         self._spec: AskedArray = zero_records(0, ASKED)
         self._status: FactArray = zero_records(0, FACTS)
@@ -436,9 +434,7 @@ class LiveColumns:
 
     def keeps_its_nodes(self, row: JobRow) -> None:
         """A job goes on only on as many nodes as it has now, if it has shown that."""
-        if row.fixed_nodes and row.state not in ENDED:
-            self.fixed_nodes[row.id] = row.fixed_nodes
-            self._spec[row.id]["exact_nodes"] = len(row.fixed_nodes)
+        self._spec[row.id]["exact_nodes"] = len(row.fixed_nodes)
 
     def allow_nodes(self, job: int, constraint: str, only: Sequence[str] | None = None) -> None:
         """Let a job on the nodes of a constraint, or of these only on some; the table may be another one then."""
@@ -488,8 +484,6 @@ class LiveColumns:
             keep.settle(self.status, job, now, self.laws)
             keep.close_job(books, job, now, self._outcome())
         self.plan.pop(job, None)
-        if state in ENDED:
-            self.fixed_nodes.pop(job, None)
         self._status[job]["held"] = self._status[job]["rate"] = 0.0
         self._status[job]["state"] = _STATUS_STATES.get(state, COMPLETED)
 

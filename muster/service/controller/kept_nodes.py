@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.cluster.ledger import Changes
+from muster.schedulers.contract import Ints
 from muster.service.controller.active_jobs import ActiveJobs
 
 
 class KeptNodes:
     """What such jobs are allowed in one decision."""
 
-    def __init__(self, jobs: ActiveJobs) -> None:
+    def __init__(self, jobs: ActiveJobs, index: Ints) -> None:
+        """`index`: the jobs that the decision is about."""
         self._jobs, self._columns = jobs, jobs.columns
+        needed = jobs.columns.spec["exact_nodes"][index]
+        self._needed = dict(zip(index[needed > 0].tolist(), needed[needed > 0].tolist(), strict=True))
+        """Nodes that each such job has to be on."""
         self._had: set[int] = set()
         """Jobs that are allowed only the nodes that they have or had."""
         self._left_alone: dict[int, int] = {}
         """Jobs that may not be given anything else than they have; whether they could be stopped before."""
-        for job in self._columns.fixed_nodes:
+        for job in self._needed:
             self._allow(job, None)
 
     def refuse(self, changes: Changes) -> bool:
@@ -29,13 +34,13 @@ class KeptNodes:
 
         ValueError if that job was to be left alone.
         """
-        refused = [job for job, nodes in self._counted(changes) if nodes != self._needed(job)]
+        refused = [job for job, nodes in self._counted(changes) if nodes != self._needed[job]]
         for job in refused:
             if job in self._left_alone:
-                raise ValueError(f"job {job} would have another number of nodes than {self._needed(job)}")
+                raise ValueError(f"job {job} would have another number of nodes than {self._needed[job]}")
             if job not in self._had:
                 self._had.add(job)
-                self._allow(job, self._columns.fixed_nodes[job])
+                self._allow(job, self._jobs.rows[job].fixed_nodes)
             else:
                 self._left_alone[job] = int(self._columns.spec[job]["preemptible"])
                 self._leave_alone(job)
@@ -48,13 +53,10 @@ class KeptNodes:
 
     def _counted(self, changes: Changes) -> Iterator[tuple[int, int]]:
         """The jobs to be placed of those that keep their number of nodes, with how many they would have."""
-        for at, job in enumerate(changes.jobs.tolist() if self._columns.fixed_nodes else ()):
+        for at, job in enumerate(changes.jobs.tolist() if self._needed else ()):
             nodes = int(changes.first[at + 1] - changes.first[at])
-            if nodes and job in self._columns.fixed_nodes:
+            if nodes and job in self._needed:
                 yield job, nodes
-
-    def _needed(self, job: int) -> int:
-        return len(self._columns.fixed_nodes[job])
 
     def _leave_alone(self, job: int) -> None:
         if job in self._columns.plan:

@@ -136,7 +136,7 @@ class Planner:
 
     def _ask(self, moment: float, triggers: int, index: Ints) -> tuple[Snapshot, TakenSnapshot, Decided]:
         """Return the decision, and what it was made from; ValueError if it is wrong."""
-        kept = KeptNodes(self._jobs)
+        kept = KeptNodes(self._jobs, index)
         try:
             while True:
                 snapshot = self._snapshot(moment, triggers, index)

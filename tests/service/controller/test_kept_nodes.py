@@ -118,3 +118,16 @@ def test_a_scheduler_that_does_not_see_it_is_asked_again(tmp_path: Path) -> None
     world.turns(3)
     assert world.gpus(other) == 4
     world.store.close()
+
+
+def test_one_that_was_cancelled_while_it_waited_counts_no_more(tmp_path: Path) -> None:
+    """Decisions are made without it."""
+    world = ElasticWorld(tmp_path, CLUSTER)
+    job = has_run(world)
+    world.store.request_state(job, StateRequest.CANCEL)
+    world.turns(3)
+    other = world.submit(gpus=2, steps=20_000)
+    world.turns(10)
+    assert world.row(job).state is State.CANCELLED
+    assert world.gpus(other) == 2
+    world.store.close()
