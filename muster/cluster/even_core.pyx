@@ -22,23 +22,11 @@ cdef int64_t even_part(int64_t* fit, int64_t nodes, int64_t gpus, bint smallest)
 
 cdef int64_t take_even(int64_t* fit, int64_t nodes, int64_t gpus, EvenChoice choice, int64_t* take) noexcept nogil:
     """Write the GPUs of an even gang on each node to `take`; on how many nodes, 0 without a place."""
-    cdef int64_t part = even_part(fit, nodes, gpus, choice == EMPTIEST), turn, node, best
-    memset(take, 0, nodes * sizeof(int64_t))
+    cdef int64_t part = even_part(fit, nodes, gpus, choice == EMPTIEST)
     if part == 0:
+        memset(take, 0, nodes * sizeof(int64_t))
         return 0
-    for turn in range(gpus // part):
-        best = -1
-        for node in range(nodes):
-            if take[node] > 0 or fit[node] < part:
-                continue
-            if (
-                best < 0
-                or (choice == FULLEST and fit[node] < fit[best])
-                or (choice == EMPTIEST and fit[node] > fit[best])
-            ):
-                best = node
-        take[best] = part
-    return gpus // part
+    return _take_parts(fit, nodes, part, gpus // part, choice, take)
 
 
 cdef int64_t take_exactly(
@@ -49,27 +37,37 @@ cdef int64_t take_exactly(
     It takes equal parts of the fullest nodes that have them. Where there are none, and gangs need not be even, it
     takes what fits on the emptiest nodes, and one GPU of each at least.
     """
-    cdef bint found = gpus % count == 0 and _take_equally(fit, nodes, gpus, count, take)
-    if not found and not even and count <= gpus:
-        found = _take_emptiest(fit, nodes, gpus, count, take)
-    if not found:
+    cdef int64_t taken = 0
+    if gpus % count == 0:
+        taken = _take_parts(fit, nodes, gpus // count, count, FULLEST, take)
+    if taken == 0 and not even and count <= gpus and _take_emptiest(fit, nodes, gpus, count, take):
+        taken = count
+    if taken == 0:
         memset(take, 0, nodes * sizeof(int64_t))
-    return count if found else 0
+    return taken
 
 
-cdef bint _take_equally(int64_t* fit, int64_t nodes, int64_t gpus, int64_t count, int64_t* take) noexcept nogil:
-    """Take equal parts of so many nodes, those with the least room for them; whether there are such."""
-    cdef int64_t turn, node, best, part = gpus // count
+cdef int64_t _take_parts(
+    int64_t* fit, int64_t nodes, int64_t part, int64_t count, EvenChoice choice, int64_t* take
+) noexcept nogil:
+    """Take a part of each of so many nodes that have it; of how many, 0 if there are too few."""
+    cdef int64_t turn, node, best
     memset(take, 0, nodes * sizeof(int64_t))
     for turn in range(count):
         best = -1
         for node in range(nodes):
-            if take[node] == 0 and fit[node] >= part and (best < 0 or fit[node] < fit[best]):
+            if take[node] > 0 or fit[node] < part:
+                continue
+            if (
+                best < 0
+                or (choice == FULLEST and fit[node] < fit[best])
+                or (choice == EMPTIEST and fit[node] > fit[best])
+            ):
                 best = node
         if best < 0:
-            return False
+            return 0
         take[best] = part
-    return True
+    return count
 
 
 cdef bint _take_emptiest(int64_t* fit, int64_t nodes, int64_t gpus, int64_t count, int64_t* take) noexcept nogil:

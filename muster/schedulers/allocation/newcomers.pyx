@@ -23,8 +23,8 @@ from muster.schedulers.allocation.gangs_core cimport (
     Gangs,
     allowed_nodes,
     gangs_of,
-    need_of,
     may_be_whole,
+    need_of,
     place_whole,
     set_level,
 )

@@ -306,9 +306,10 @@ cdef int64_t _find_node_without_gpus(Books* books, uint8_t* allowed, int64_t* ne
     return best
 
 
-cdef bint _take_exactly(Books* books, Asked* asked, Scratch scratch) noexcept nogil:
-    """Take as many nodes as a job has to be on; whether there are."""
+cdef bint _find_exactly(Books* books, Asked* asked, uint8_t* allowed, int64_t* need, Scratch scratch) noexcept nogil:
+    """Choose as many nodes for a job as it has to be on, by no rule; whether there is a place."""
     cdef int64_t nodes = books.node_count, count = asked.exact_nodes
+    count_fitting(books, allowed, need, scratch.fit)
     return take_exactly(scratch.fit, nodes, asked.gpus, count, even_gangs(books), scratch.take) > 0
 
 
@@ -331,8 +332,7 @@ cdef bint place_job(
         chain = put_share(books, chain, node, one << gpu, asked.milli, need)
     else:
         if asked.exact_nodes > 0:
-            count_fitting(books, allowed, need, scratch.fit)
-            if not _take_exactly(books, asked, scratch):
+            if not _find_exactly(books, asked, allowed, need, scratch):
                 return False
         elif not find_nodes(books, allowed, asked.gpus, need, rule, scratch):
             return False

@@ -64,9 +64,8 @@ class Oasis(PeriodicScheduler):
         for at, job in enumerate(question.index.tolist()):
             if job in booked:
                 _book(question, at, booked[job], slot, used)
-        possible = np.unique(
-            question.choices.job
-        ).tolist()  # While nodes are down, some jobs have no size at all.
+        # While nodes are down, some jobs have no size at all.
+        possible = np.unique(question.choices.job).tolist()
         new = [at for at in possible if int(question.index[at]) not in booked]
         if new:
             lowest, highest = self._price_range(question)
