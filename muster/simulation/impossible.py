@@ -10,12 +10,12 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.distinct_rows import distinct_rows
+from muster.cluster.equal_parts import fewest_equal_parts
 from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCES
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.schedulers.honours import FEWER_GPUS, NODES, REQUESTS, WORKERS_AND_SERVERS
-from muster.schedulers.queue_order.multifactor import fewest_equal_parts
 from muster.simulation.options import Options
 from muster.workload.jobs import REFUSED, JobTable
 from muster.workload.sized import PS, RIGID

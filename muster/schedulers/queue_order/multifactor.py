@@ -16,6 +16,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.distinct_rows import distinct_rows
+from muster.cluster.equal_parts import fewest_equal_parts
 from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO
 from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State
 from muster.schedulers.fair_tree import Association, FairTree
@@ -211,15 +212,6 @@ def nodes_of(snapshot: Snapshot, jobs: Jobs) -> Ints:
         np.int64,
     )[kind]
     return np.where(jobs.nodes > 0, np.minimum(jobs.nodes, np.maximum(jobs.gpus, 1)), fewest)
-
-
-def fewest_equal_parts(per_node: Ints, gpus: int) -> int:
-    """Return on how few nodes with so many GPUs each as many GPUs fit, at most the largest part on each."""
-    fewest = max(-(-gpus // max(int(per_node.max(initial=0)), 1)), 1)
-    for nodes in range(fewest, min(gpus, len(per_node)) + 1):
-        if np.count_nonzero(per_node >= -(-gpus // nodes)) >= nodes:
-            return nodes
-    return fewest
 
 
 def _up_to_one(values: Floats) -> Floats:
