@@ -39,11 +39,11 @@ def halves(world: ElasticWorld, nodes: set[str]) -> list[int]:
     return left
 
 
-def has_run(world: ElasticWorld) -> int:
+def has_run(world: ElasticWorld, *, elastic: bool = False) -> int:
     """A job of four GPUs that has run where there was room, reported, and is held."""
     job = world.submit(gpus=4, steps=20_000)
     world.turns(3)
-    world.report(job, elastic=False)
+    world.report(job, elastic=elastic)
     world.turns(3)
     world.store.request_state(job, StateRequest.HOLD)
     world.turns(40)
@@ -90,12 +90,7 @@ def test_a_job_that_ran_on_two_nodes_runs_on_two_again(tmp_path: Path, scheduler
 
 def test_an_elastic_script_has_any_number_of_nodes(tmp_path: Path) -> None:
     world = ElasticWorld(tmp_path, CLUSTER)
-    job = world.submit(gpus=4, steps=20_000)
-    world.turns(3)
-    world.report(job, elastic=True)
-    world.turns(3)
-    world.store.request_state(job, StateRequest.HOLD)
-    world.turns(40)
+    job = has_run(world, elastic=True)
     halves(world, {"node-0", "node-1"})
     world.store.request_state(job, StateRequest.RELEASE)
     world.turns(30)
