@@ -12,7 +12,17 @@ from functools import partial
 from pathlib import Path
 
 from experiments.elastic.ground import FURTHER_SETTINGS, SIA_SETTINGS, elastic, rubick
-from experiments.joint import dally, elastic_sizes, everyday, mixed, random_worlds, shares, smd, synergy
+from experiments.joint import (
+    dally,
+    elastic_sizes,
+    everyday,
+    labelled_worlds,
+    mixed,
+    random_worlds,
+    shares,
+    smd,
+    synergy,
+)
 from experiments.joint.ablations import ablations, beliefs
 from experiments.joint.ground import Case, Cell, Make, table
 
@@ -20,6 +30,13 @@ LEARNING = {"elastic": SIA_SETTINGS, "elastic-further": FURTHER_SETTINGS}
 """Grounds of Sia, whose jobs learn their speed: their settings."""
 GROUNDS = (*LEARNING, "rubick")
 """Those of the reference data."""
+WORLDS: dict[str, tuple[range, Callable[[int, int], random_worlds.World]]] = {
+    "random": (random_worlds.WORLDS, random_worlds.world),
+    "random-tuning": (random_worlds.TUNING, random_worlds.world),
+    "random-labels": (labelled_worlds.WORLDS, labelled_worlds.labelled),
+    "random-labels-tuning": (labelled_worlds.TUNING, labelled_worlds.labelled),
+}
+"""Grounds of worlds drawn at random: their numbers, and what makes one of its own and a queue's number."""
 _SCHEDULERS = ("fifo", "las", "srtf")
 _ORDERS = ("fifo", "las", "gittins", "srtf")
 
@@ -34,8 +51,9 @@ def _elastic_sizes(given: argparse.Namespace) -> Iterator[str]:
 
 
 def _random(given: argparse.Namespace) -> Iterator[str]:
-    worlds = random_worlds.GROUNDS[given.ground]
-    return random_worlds.lines(given.scheduler or ("gittins",), given.seeds, given.only, worlds)
+    return random_worlds.lines(
+        given.scheduler or ("gittins",), given.seeds, given.only, *WORLDS[given.ground]
+    )
 
 
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
@@ -46,7 +64,7 @@ GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "shares": lambda given: shares.lines(given.scheduler or ("gittins", "las", "srtf"), given.seeds),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     **dict.fromkeys(elastic_sizes.GROUNDS, _elastic_sizes),
-    **dict.fromkeys(random_worlds.GROUNDS, _random),
+    **dict.fromkeys(WORLDS, _random),
     **dict.fromkeys(synergy.GROUNDS, _synergy),
 }
 """Grounds whose jobs are generated: the lines of their tables."""
@@ -88,9 +106,9 @@ def main() -> None:
         type=int,
         metavar="N",
         help="Seeds on the grounds of generated jobs; on everyday, drafts of each queue: other seeds, or the log with "
-        "times that are 5 %% off at most; on random and random-tuning, worlds, each once more with another queue after "
+        "times that are 5 %% off at most; on the random grounds, worlds, each once more with another queue after "
         "all of them (default: 10, on everyday 1, on elastic-network 14 queues, on elastic-servers 60, on "
-        "shares 12, on random 150, on random-tuning 200).",
+        "shares 12, on random 150, on random-tuning 200, on random-labels 45, on random-labels-tuning 54).",
     )
     parser.add_argument(
         "--table",
@@ -125,7 +143,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.seeds is None:
-        worlds = {ground: len(numbers) for ground, numbers in random_worlds.GROUNDS.items()}
+        worlds = {ground: len(numbers) for ground, (numbers, _) in WORLDS.items()}
         queues = {ground: count for ground, (_, count) in elastic_sizes.GROUNDS.items()}
         arguments.seeds = ({"everyday": 1, "shares": shares.QUEUES} | queues | worlds).get(
             arguments.ground, 10
@@ -137,8 +155,7 @@ def main() -> None:
     if arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
     if (
-        arguments.ground
-        in ("dally-tuning", "everyday", "shares", *elastic_sizes.GROUNDS, *random_worlds.GROUNDS)
+        arguments.ground in ("dally-tuning", "everyday", "shares", *elastic_sizes.GROUNDS, *WORLDS)
         and arguments.table
     ):
         parser.error(f"--table: the ground {arguments.ground} has none but its own")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -28,9 +28,8 @@ WORLDS = range(150)
 """Numbers of the worlds on which nothing of joint was chosen."""
 TUNING = range(1_000, 1_200)
 """Those on which it was decided; they are drawn in the same way."""
-GROUNDS: Mapping[str, range] = {"random": WORLDS, "random-tuning": TUNING}
-"""The worlds of each ground."""
-_BETWEEN_QUEUES = 100_000
+BETWEEN_QUEUES = 100_000
+"""How far the seed of a world's next queue is from that of the one before."""
 _NETWORK_MODELS = ("vgg11", "bert-large", "resnet50", "mobilenetv3-small")
 _SIZES: Sequence[Mapping[int, float]] = (
     {1: 1.0},
@@ -79,7 +78,7 @@ def world(kind: int, queue: int = 0) -> World:
         nodes - nodes // 2, gpus, gpus * chance.choice([2, 4, 8]), gpus * chance.choice([30, 62.5]), gpu_type
     )
     first = Nodes(nodes // 2 if two_types else nodes, gpus, int(gpus * cpus), gpus * memory)
-    random = np.random.default_rng(kind + _BETWEEN_QUEUES * queue)
+    random = np.random.default_rng(kind + BETWEEN_QUEUES * queue)
     asked, lengths, columns = _jobs(chance, random, nodes * gpus)
     places = f"{gbit} Gbit/s, 1:{oversubscription}" if network else "alike"
     kinds = "two kinds of nodes, " if two_types else ""
@@ -124,16 +123,22 @@ def _seconds(kind: str, mean: float, random: np.random.Generator) -> Floats:
     return np.where(random.random(JOBS) < 0.8, mean / 5, mean * 4)
 
 
-def lines(orders: Sequence[str], count: int, only: str, worlds: range = WORLDS) -> Iterator[str]:
+def lines(
+    orders: Sequence[str],
+    count: int,
+    only: str,
+    worlds: range = WORLDS,
+    make: Callable[[int, int], World] = world,
+) -> Iterator[str]:
     """A line for each world: mean JCT, p99 and makespan of joint over the best rival in each; then over all.
 
-    After all worlds each comes again, with another queue.
+    `make` is given the number of a world and of a queue. After all worlds each comes again, with another queue.
     """
     for order in orders:
         ratios: dict[str, list[float]] = {}
         best = []
         for number in range(count):
-            given = world(worlds[number % len(worlds)], number // len(worlds))
+            given = make(worlds[number % len(worlds)], number // len(worlds))
             if only not in given.name:
                 continue
             joint = given.figures(f"{order}+joint")

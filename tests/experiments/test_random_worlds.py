@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.joint import labelled_worlds
+from experiments.joint.labelled_worlds import labelled
 from experiments.joint.random_worlds import JOBS, OWN_ORDER, TUNING, WORLDS, lines, world
 
 NUMBERS = range(24)
@@ -47,3 +49,20 @@ def test_after_all_worlds_each_has_another_queue() -> None:
     assert two[0].partition("GPUs,")[2] == two[1].partition("GPUs,")[2]
     assert two[0] != two[1].replace("las    1", "las    0", 1)
     assert not set(TUNING) & set(WORLDS)
+
+
+def test_bound_jobs_fit_on_the_nodes_of_their_label() -> None:
+    """The nodes of one label are some of those of the other; but for the labels a world is as before."""
+    for number in NUMBERS:
+        given, plain = labelled(number), world(number)
+        assert given.trace.jobs.equals(labelled(number).trace.jobs)
+        assert given.trace.jobs.drop("constraint").equals(plain.trace.jobs.drop("constraint"))
+        constraint, gpus = given.trace.jobs["constraint"].to_numpy(), given.trace.jobs["gpus"].to_numpy()
+        room = {
+            label: {node.name: node.gpus for node in given.cluster.nodes if label in node.labels}
+            for label in "ab"
+        }
+        assert set(room["a"]) <= set(room["b"]) < {node.name for node in given.cluster.nodes}
+        for label, nodes in room.items():
+            assert gpus[constraint == f"label={label}"].max(initial=0) <= sum(nodes.values())
+    assert not set(labelled_worlds.TUNING) & set(labelled_worlds.WORLDS)
