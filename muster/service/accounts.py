@@ -18,6 +18,11 @@ def name_of(uid: int) -> str:
         return f"uid-{uid}"
 
 
+def operators() -> frozenset[int]:
+    """The accounts that are operators without a token: root, and the daemon's own."""
+    return frozenset({0, os.geteuid()})
+
+
 def together(engine: EngineCapabilities | None) -> str:
     """Why tokens do not keep the owners of jobs apart here, in a sentence without its full stop; empty if they do."""
     if engine is None or not engine.runs_as_users or os.geteuid() == 0:

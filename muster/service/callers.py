@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 
-from muster.service.accounts import name_of
+from muster.service.accounts import name_of, operators
 from muster.service.store.rows import Caller, TokenRow
 from muster.service.tokens import hash_of
 
@@ -27,7 +27,7 @@ def by_account(uid: int) -> Caller:
         raise UnknownCaller(
             f"this daemon belongs to {_account(own)}; you need a token (muster token create, as {_account(own)})"
         )
-    return Caller(_account(uid), operator=uid in (0, own))
+    return Caller(_account(uid), operator=uid in operators())
 
 
 def by_token(authorization: str | None, tokens: Mapping[str, TokenRow]) -> Caller:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 from muster.problems import Problem
 from muster.schedulers.contract import Scheduler
-from muster.service.accounts import name_of
+from muster.service.accounts import name_of, operators
 from muster.service.engines import SubmittedJob
 from muster.service.honoured import without_effect
 from muster.service.limits import Limits, exceeded
@@ -22,7 +21,7 @@ class SubmissionRules:
 
     def __init__(self, store: Store, policy: Scheduler, limits: Callable[[], Limits]) -> None:
         self._store, self._policy, self._limits = store, policy, limits
-        self._operators = {name_of(0), name_of(os.geteuid())}
+        self._operators = frozenset(map(name_of, operators()))
 
     @property
     def limited(self) -> bool:
