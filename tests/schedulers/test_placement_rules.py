@@ -150,12 +150,13 @@ def _fewest(here: list[Place], gpus: int) -> int:
 
 
 def _by_whole_nodes(here: list[Place], take: list[int], gpus: int) -> list[int] | None:
-    largest = max((place.gpus for place in here), default=0)
+    """A node is as large as what it has room for while nothing runs."""
+    largest = max((place.fit_empty for place in here), default=0)
     if gpus > largest:
         for place in here:
-            if 0 < place.gpus <= gpus and place.fit == place.gpus:
-                take[place.number] = place.gpus
-                gpus -= place.gpus
+            if 0 < place.fit_empty <= gpus and place.fit == place.fit_empty:
+                take[place.number] = place.fit
+                gpus -= place.fit
     rest = [place for place in here if not take[place.number] and place.fit >= gpus]
     if gpus > largest or (gpus and not rest):
         return None
@@ -209,6 +210,16 @@ def test_consolidate_waits_for_the_fewest_nodes(
     found = place_job(books, 3, (gpus, 1000, 0), np.array(allowed), np.zeros(4, np.int64), rule)
     take = {share.node: len(share.gpu_ids) for share in ledger.holding(3)}
     assert ([take.get(node, 0) for node in range(3)] if found else None) == expected
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: NAMES[rule])
+@given(situation=situations(), gpus=st.integers(1, 12))
+@settings(max_examples=100, deadline=None)
+def test_an_empty_cluster_holds_what_its_nodes_hold(rule: int, situation: Situation, gpus: int) -> None:
+    """No rule lets a gang wait for ever that has a place on some nodes, each GPU with its CPUs and memory."""
+    ledger = Ledger(situation.ledger.cluster, 1)
+    placed = place_job(ledger.reserve(0, 0), 0, (gpus, 1000, 0), situation.allowed, situation.need, rule)
+    assert placed == (sum(place.fit_empty for place in situation.places if place.allowed) >= gpus)
 
 
 @pytest.mark.parametrize("rule", [job_columns.PACK, job_columns.SPREAD], ids=lambda rule: NAMES[rule])

@@ -98,20 +98,24 @@ cdef bint _fuller(Books* books, int64_t node, int64_t other) noexcept nogil:
     return one.free_gpus < two.free_gpus
 
 
+cdef int64_t _size(Books* books, int64_t node, int64_t* need) noexcept nogil:
+    """How many whole GPUs, each with what it needs, the node has while nothing runs on it."""
+    cdef int64_t resource, amount, size = books.nodes[node].gpus
+    for resource in range(1, books.resources):
+        amount = need_on(books, node, resource, need)
+        if amount > 0:
+            size = min(size, books.nodes[node].capacity[resource] // amount)
+    return size
+
+
 cdef int64_t fewest_nodes(Books* books, uint8_t* allowed, int64_t gpus, int64_t* need, int64_t* most) noexcept nogil:
     """On how few nodes the gang would be if the cluster were empty; one more than there are if on none.
 
     `most` is scratch, a place a node.
     """
-    cdef int64_t node, resource, amount, fewest = 0, nodes = books.node_count
+    cdef int64_t node, fewest = 0, nodes = books.node_count
     for node in range(nodes):
-        most[node] = 0
-        if allowed[node]:
-            most[node] = books.nodes[node].gpus
-            for resource in range(1, books.resources):
-                amount = need_on(books, node, resource, need)
-                if amount > 0:
-                    most[node] = min(most[node], books.nodes[node].capacity[resource] // amount)
+        most[node] = _size(books, node, need) if allowed[node] else 0
     if even_gangs(books):
         fewest = even_part(most, nodes, gpus, False)
         return gpus // fewest if fewest > 0 else nodes + 1
@@ -123,14 +127,17 @@ cdef int64_t fewest_nodes(Books* books, uint8_t* allowed, int64_t gpus, int64_t*
 
 
 cdef bint _first_whole_nodes(Books* books, uint8_t* allowed, int64_t gpus, int64_t* need, int64_t* take) noexcept nogil:
-    """As YARN does it in Tiresias' simulator: no node is shared but one, and none where one could hold the gang."""
+    """As YARN does it in Tiresias' simulator: no node is shared but one, and none where one could hold the gang.
+
+    A node counts as large as the gang may have it: eight GPUs of which its CPUs are enough for four are four.
+    """
     cdef int64_t node, size, largest = 0
     for node in range(books.node_count):
         if allowed[node]:
-            largest = max(largest, books.nodes[node].gpus)
+            largest = max(largest, _size(books, node, need))
     if gpus > largest:
         for node in range(books.node_count):
-            size = books.nodes[node].gpus
+            size = _size(books, node, need)
             if allowed[node] and 0 < size <= gpus and holds_gang(books, node, size, need):
                 take[node] = size
                 gpus -= size
