@@ -17,6 +17,7 @@ from muster.schedulers.honours import (
     DEADLINE,
     FEWER_GPUS,
     FURTHER_RESOURCES,
+    NODES,
     PRIORITY,
     REQUESTS,
     SIZES,
@@ -140,6 +141,7 @@ def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
         (DEADLINE, "deadline_seconds", np.isfinite(asked["deadline"])),
         _of_sizes(table, honours),
         (BATCH, "max_batch", asked["most_doublings"] > 0),
+        (NODES, "nodes", (asked["nodes"] > 0) & (asked["gpus"] > 1)),
         *(
             (FURTHER_RESOURCES, resource.name, asked["requested"][:, RESOURCES.index(resource)] > 0)
             for resource in FURTHER

@@ -84,6 +84,15 @@ def test_what_has_no_effect_is_named() -> None:
         assert not [note for note in notes(run(trace, cluster_of(4), scheduler)) if column_name in note]
 
 
+@pytest.mark.parametrize("scheduler", ["slurm", "fifo", "multifactor+easy", "slurm-like", "gittins+joint"])
+def test_a_number_of_nodes_is_kept_or_named(scheduler: str) -> None:
+    """One GPU is on one node under every scheduler."""
+    trace = jobs_of(job(0, 50, gpus=2, nodes=2), job(0, 50, nodes=1), job(0, 50, gpus=2))
+    result = run(trace, cluster_of(4, 4), scheduler)
+    nodes = result.record.allocations.filter(job_id="0")["node"].n_unique()
+    assert (nodes == 2) != ("this scheduler ignores nodes, which 1 job of 3 state" in notes(result))
+
+
 @pytest.mark.parametrize("scheduler", ["slurm", "multifactor", "multifactor+easy", "slurm-like", "priority"])
 def test_a_priority_goes_first_or_is_named(scheduler: str) -> None:
     trace = jobs_of(job(0, 50), job(1, 50), job(2, 50, priority=5.0))
