@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, Snapshot, State
+from muster.schedulers.honours import EVEN_GANGS
 from muster.schedulers.parts import Placement, setting
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.job_columns import PACK, SPREAD
@@ -18,6 +19,7 @@ class SkewLeases(Timers):
     """Leases of Tiresias in Dally's program: skewed models wait for one rack, the others take anything at once."""
 
     name: ClassVar[str] = "skew-leases"
+    honours: ClassVar[frozenset[str]] = frozenset()
 
     threshold: float = setting(
         0.4, "share of the gradients in the largest one, from which on a gang waits for a rack"
@@ -34,6 +36,7 @@ class Scatter(Placement):
     """Gandiva in Dally's program: what is larger than a machine is scattered over all of them."""
 
     name: ClassVar[str] = "scatter"
+    honours: ClassVar[frozenset[str]] = frozenset({EVEN_GANGS})
 
     def rules(self, snapshot: Snapshot) -> Ints:
         """Spread or pack, by the size of the gang."""

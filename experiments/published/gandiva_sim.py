@@ -40,6 +40,7 @@ class GandivaSim:
     name: ClassVar[str] = "gandiva-sim"
     slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
     needs: ClassVar[tuple[str, ...]] = ()
+    honours: ClassVar[frozenset[str]] = frozenset()
 
     def describe(self) -> dict[str, Any]:
         """Name, for the record."""

@@ -19,6 +19,7 @@ class GittinsSim(TwoDGittins):
     """The gittins of Tiresias' simulator: smallest index first, by steps, renewed when jobs come, go or fall."""
 
     name: ClassVar[str] = "gittins-sim"
+    honours: ClassVar[frozenset[str]] = frozenset()
 
     def inside(self, snapshot: Snapshot, service: Floats) -> Floats:
         """The index of the next known service that each will reach."""
@@ -66,6 +67,7 @@ class DlasSim(TwoDLas):
     """
 
     name: ClassVar[str] = "2d-las-sim"
+    honours: ClassVar[frozenset[str]] = frozenset()
 
     def initial(self, cluster: Cluster) -> State:
         """Empty queues."""

@@ -1,7 +1,7 @@
 """What owners may ask for that not every scheduler takes into account.
 
-A scheduler lists what it honours. The service refuses a job that asks for something else; a simulation names the
-columns of the trace that have no effect.
+A scheduler lists what it honours in `honours`. The service refuses a job that asks for something else; a simulation
+names the columns of the trace that have no effect.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ CPUS_AND_MEMORY = frozenset({REQUESTS, FURTHER_RESOURCES, WITHOUT_GPUS})
 ALL = frozenset(
     {REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, FEWER_GPUS, WITHOUT_GPUS, EVEN_GANGS}
 )
+"""What one that is not shipped and says nothing is taken to honour."""
+KNOWN = ALL | {BATCH, WORKERS_AND_SERVERS, NODES}
 
 
 def honoured(scheduler: Any) -> frozenset[str]:
-    """What a scheduler, or a part of one, honours. One that is not shipped is taken to honour `ALL`."""
-    if not type(scheduler).__module__.startswith("muster."):
-        return ALL
-    return frozenset(getattr(scheduler, "honours", ()))
+    """What a scheduler, or a part of one, states that it honours; else nothing, or `ALL` if it is not shipped."""
+    shipped = type(scheduler).__module__.startswith("muster.")
+    return frozenset(getattr(scheduler, "honours", frozenset() if shipped else ALL))
 
 
 def honoured_by_all(parts: Iterable[Any]) -> frozenset[str]:

@@ -37,8 +37,8 @@ class Part:
     needs: ClassVar[tuple[str, ...]] = ()
     compiled: ClassVar[int | None] = None
     """The number of its compiled form (`composed_core`), if it has one; a class derived from it has none of its own."""
-    honours: ClassVar[frozenset[str]] = frozenset()
-    """Which of `schedulers.honours` it takes into account."""
+    honours: ClassVar[frozenset[str]]
+    """Which of `schedulers.honours` it takes into account; a part that states nothing need not have it."""
 
 
 @dataclass(frozen=True)

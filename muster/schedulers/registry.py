@@ -14,7 +14,7 @@ import pkgutil
 import re
 import sys
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from hashlib import sha256
@@ -27,6 +27,7 @@ import muster.schedulers
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.honours import KNOWN
 from muster.schedulers.parts import AdmissionFilter, GangAllocator, Part, Placement
 from muster.schedulers.presets import Preset, known_presets
 from muster.schedulers.user_code import load_error, register
@@ -446,10 +447,21 @@ def _from_code(piece: str) -> type[Any]:
 
 
 def _checked(kind: Any, where: str) -> type[Any]:
-    if inspect.isclass(kind) and (issubclass(kind, Part) or hasattr(kind, "decide")):
-        return kind
-    what = "allowed: a class that is a part (muster.schedulers.parts) or has decide(snapshot, state)"
-    raise InputError(Problem(_FLAG, what, found=where))
+    if not inspect.isclass(kind) or not (issubclass(kind, Part) or hasattr(kind, "decide")):
+        what = "allowed: a class that is a part (muster.schedulers.parts) or has decide(snapshot, state)"
+        raise InputError(Problem(_FLAG, what, found=where))
+    _check_honours(kind, where)
+    return kind
+
+
+def _check_honours(kind: type[Any], where: str) -> None:
+    """InputError if a class states to honour what there is not; a property is not looked at."""
+    stated = getattr(kind, "honours", ())
+    known = isinstance(stated, Collection) and all(one in tuple(KNOWN) for one in stated)
+    if not known and not isinstance(stated, property):
+        names = ", ".join(repr(name) for name in sorted(KNOWN))
+        what = f"allowed: a set of {names} (muster.schedulers.honours)"
+        raise InputError(Problem(where, what, column="honours", found=stated))
 
 
 def _sentence(kind: type[Any]) -> str:

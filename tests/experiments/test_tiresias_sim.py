@@ -195,6 +195,7 @@ def test_every_row_of_their_simulator(unshipped_reference: Path) -> None:
         (cluster_of(4, 2), {}, "--scheduler: found 'test'; gandiva-sim needs nodes of one size"),
         (cluster_of(4, 4), {"gpu_milli": 500}, "gandiva-sim knows whole GPUs"),
         (cluster_of(4, 4), {"preemptible": False}, "gandiva-sim knows whole GPUs"),
+        (cluster_of(4, 4), {"gpus": 0, "cpus": 1.0}, "gandiva-sim has no place for jobs with gpus = 0"),
     ],
 )
 def test_gandiva_sim_refuses_what_its_program_lacks(

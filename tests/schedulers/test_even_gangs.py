@@ -96,6 +96,10 @@ def test_a_size_that_is_never_even_is_refused(nodes: list[int], gpus: int) -> No
         ("dally", False),
         ("dally-tune", False),
         ("slurm", False),
+        ("las+tune-published", True),
+        ("las+scatter", True),
+        ("2d-las-sim+opt", False),
+        ("gandiva-sim", False),
     ],
 )
 def test_which_schedulers_keep_gangs_even(name: str, even: bool) -> None:

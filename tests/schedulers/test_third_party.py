@@ -51,6 +51,42 @@ def test_it_combines_with_shipped_parts(example: Path) -> None:
     assert scheduler.name == "smallest+requested+spread"
 
 
+def _in_file(folder: Path, example: Path, honours: str) -> str:
+    """The documented order with a statement of what it honours; the name of its scheduler."""
+    code = example.read_text(encoding="utf-8").replace(
+        "    static_priority", f"    honours = {honours}\n    static_priority"
+    )
+    (folder / "stated.py").write_text(code, encoding="utf-8")
+    return f"{folder / 'stated.py'}:SmallestGang"
+
+
+def test_what_a_part_states_that_it_honours_counts(example: Path, tmp_path: Path) -> None:
+    """A part that states nothing may go by anything; one that does ignores the rest."""
+    trace = jobs_of(job(0, 9, priority=2.0, deadline_seconds=50.0), job(0, 9, gpus=2, nodes=2))
+    notes = {
+        name: [
+            word
+            for note in run(trace, cluster_of(2, 2), name).record.run["trace"]["notes"]
+            for word in ("priority", "deadline_seconds", "nodes")
+            if f"this scheduler ignores {word}, which 1 job of 2 state" in note
+        ]
+        for name in (
+            f"{example}:SmallestGang",
+            _in_file(tmp_path, example, 'frozenset({"priority", "nodes"})'),
+        )
+    }
+    assert list(notes.values()) == [["nodes"], ["deadline_seconds"]]
+
+
+@pytest.mark.parametrize("stated", ['"priority"', '{"priority", "deadlines"}', "7", "[[]]"])
+def test_what_no_scheduler_can_honour_is_refused(example: Path, tmp_path: Path, stated: str) -> None:
+    name = _in_file(tmp_path, example, stated)
+    with pytest.raises(
+        InputError, match=r"SmallestGang: honours: found .*; allowed: a set of 'batch', 'dead"
+    ):
+        build(name)
+
+
 def test_a_file_may_postpone_its_annotations(tmp_path: Path) -> None:
     """Then a dataclass looks the names of its fields' types up in its module."""
     file = tmp_path / "mine.py"
