@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -346,13 +347,95 @@ def test_a_time_limit_that_is_none_is_refused(tmp_path: Path, name: str, limit: 
         read(tmp_path, text)
 
 
-@pytest.mark.parametrize("tres", ["cpu=1.50K,gres/gpu=1", "cpu=2,gres/gpu=1K", "gres/gpu:a100=0.5,node=1"])
-def test_sacct_amounts_that_are_not_whole_are_refused(tmp_path: Path, tres: str) -> None:
-    text = f"JobID|Submit|Elapsed|ReqTRES\n7|2024-01-01T00:00:05|00:01:00|{tres}\n"
-    with pytest.raises(
-        InputError, match=f":2: reqtres: found '{tres}'; allowed: whole numbers of cpu and gres/gpu"
-    ):
-        read(tmp_path, text)
+def _one_of_sacct(name: str, cell: str) -> str:
+    return f"JobID|Submit|Elapsed|ReqGRES|{name}\n7|2024-01-01T00:00:05|00:01:00|gpu:1|{cell}\n"
+
+
+@pytest.mark.parametrize(
+    "tres",
+    [
+        "cpu=1.50K,gres/gpu=1",
+        "cpu=2,gres/gpu=1K",
+        "gres/gpu:a100=0.5,node=1",
+        "gres/gpu:4",
+        "GRES/GPU=4",
+        "gpu=4",
+        "cpu=8,node=1,gres/g+",
+        "some gpus",
+    ],
+)
+def test_sacct_amounts_that_cannot_be_read_are_refused(tmp_path: Path, tres: str) -> None:
+    found = re.escape(f":2: reqtres: found '{tres}'; allowed: whole numbers of cpu and gres/gpu")
+    with pytest.raises(InputError, match=found):
+        read(tmp_path, _one_of_sacct("ReqTRES", tres))
+
+
+@pytest.mark.parametrize(
+    "gres", ["gpu:1.5K", "gpu:2K", "GPU:4", "gpus:4", "gpu:", "gpu:a100:", "gpu:4(IDX:0"]
+)
+def test_sacct_gres_that_cannot_be_read_is_refused(tmp_path: Path, gres: str) -> None:
+    found = re.escape(f":2: allocgres: found 'nvme:1,{gres}'; allowed: whole numbers of gpu")
+    with pytest.raises(InputError, match=found):
+        read(tmp_path, _one_of_sacct("AllocGRES", f"nvme:1,{gres}"))
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [("gpu:1g.5gb:2", 2), ("gpu:v100", 1), ("gpu:4(IDX:0,2-4),nvme:1", 4), ("gres/gpu=2", 2)],
+)
+def test_sacct_gres_in_less_common_forms_is_read(tmp_path: Path, gres: str, gpus: int) -> None:
+    text = f"JobID|Submit|Elapsed|AllocGRES\n7|2024-01-01T00:00:05|00:01:00|{gres}\n"
+    assert read(tmp_path, text).jobs["gpus"].to_list() == [gpus]
+
+
+@pytest.mark.parametrize(
+    ("written", "state"),
+    [
+        ("completed", "COMPLETED"),
+        ("CANCELLED by 7", "CANCELLED"),
+        ("CANCELLED+", "CANCELLED"),
+        ("OUT_OF_ME+", "OUT_OF_MEMORY"),
+        ("Unknown", ""),
+        ("", ""),
+    ],
+)
+def test_sacct_states_may_be_cut_short(tmp_path: Path, written: str, state: str) -> None:
+    assert read(tmp_path, _one_of_sacct("State", written)).jobs["status"].to_list() == [state]
+
+
+def test_sacct_states_that_go_on_are_known_when_cut(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no job in it: dropped 1 of 1 row: not finished"):
+        read(tmp_path, _one_of_sacct("State", "RUNN+"))
+
+
+@pytest.mark.parametrize("written", ["FLYING", "RE+", "COMPLETE", "+", "0:0"])
+def test_sacct_states_that_are_none_are_refused(tmp_path: Path, written: str) -> None:
+    found = re.escape(f":2: state: found '{written}'; allowed: a state of Slurm's jobs, as PENDING")
+    with pytest.raises(InputError, match=found):
+        read(tmp_path, _one_of_sacct("State", written))
+
+
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        ({"state": {"current": ["FLYING"]}}, "jobs[0].state.current: found ['FLYING']; allowed: a state"),
+        (
+            {"tres": {"requested": "gres/gpu=4"}},
+            "jobs[0].tres.requested: found 'gres/gpu=4'; allowed: a list",
+        ),
+        ({"tres": {"requested": ["gres/gpu=4"]}}, "jobs[0].tres.requested: found 'gres/gpu=4'; allowed"),
+        (
+            {"tres": {"allocated": [{"type": "gres", "name": "gpu", "count": "4"}]}},
+            "jobs[0].tres.allocated: found {'type': 'gres', 'name': 'gpu', 'count': '4'}; allowed: a list",
+        ),
+    ],
+)
+def test_sacct_json_that_cannot_be_read_is_refused(
+    tmp_path: Path, change: dict[str, object], refusal: str
+) -> None:
+    one = samples.slurm_job(1, "COMPLETED", 100, 200, 60, ("gres", "gpu", 1)) | change
+    with pytest.raises(InputError, match=re.escape(refusal)):
+        read(tmp_path, json.dumps({"jobs": [one]}))
 
 
 def test_earlier_runs_of_requeued_jobs_are_not_called_unfinished(tmp_path: Path) -> None:

@@ -7,13 +7,10 @@ import re
 import polars as pl
 
 from muster.formatting import counted
-from muster.workload.traces import sacct_json, sacct_text
+from muster.workload.traces import sacct_json, sacct_text, slurm_states
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import LINE, USAGE
 from muster.workload.traces.content import Content, Document
-
-# Slurm says more than one word for a job that goes on: `REQUEUED`, `REQUEUE_HOLD`, `RESIZING`.
-_OPEN = r"^(PENDING|RUNNING|SUSPENDED|CONFIGURING|COMPLETING|REQUEUE|RESIZING|SIGNALING|STAGE_OUT|STOPPED)"
 
 OPEN = "open"
 """The column of `read_all` that says whether a job waits or runs when the log ends; an earlier run of it does not."""
@@ -40,7 +37,7 @@ def read_all(content: Content) -> Reading:
     """Every job of the log: also those that wait or run when it ends, and those without a GPU."""
     reading = sacct_json.read(content) if isinstance(content, Document) else sacct_text.read(content)
     _join_parts(reading)
-    goes_on = pl.col("status").str.contains(_OPEN) & pl.col("job_id").is_last_distinct()
+    goes_on = pl.col("status").str.contains(slurm_states.OPEN) & pl.col("job_id").is_last_distinct()
     reading.frame = reading.frame.with_columns(goes_on.alias(OPEN))
     return reading
 
@@ -49,9 +46,9 @@ def read(content: Content) -> Reading:
     """Accounts become tenants; what did not end, never started or asked for no GPU is left out."""
     reading = read_all(content)
     reading.drop_without_gpus()
-    earlier = pl.col("status").str.contains(_OPEN) & ~pl.col(OPEN)
+    earlier = pl.col("status").str.contains(slurm_states.OPEN) & ~pl.col(OPEN)
     reading.drop(earlier, "an earlier run of a requeued job")
-    reading.drop(pl.col("status").str.contains(_OPEN), "not finished when the log was written")
+    reading.drop(pl.col("status").str.contains(slurm_states.OPEN), "not finished when the log was written")
     reading.frame = reading.frame.drop(OPEN)
     reading.drop(
         ~pl.col("started") & (pl.col("duration_seconds").fill_null(0) == 0),

@@ -5,7 +5,7 @@ Since 23.02 a state is a list of words; since 23.11 some numbers are objects tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -14,6 +14,7 @@ from muster.units import GB_PER_MIB
 from muster.workload.traces.cleaning import NOTHING, Reading
 from muster.workload.traces.columns import LARGEST_SECONDS, LINE
 from muster.workload.traces.content import Content, Document
+from muster.workload.traces.slurm_states import ALLOWED, full_state
 
 _SCHEMA = {
     "job_id": pl.String,
@@ -41,6 +42,10 @@ _SCHEMA = {
 }
 
 
+_KINDS = ("requested", "allocated")
+_AMOUNTS = "allowed: a list of resources, each with type, name and count, a number"
+
+
 def recognise(content: Content) -> bool:
     """An object with a list of jobs that have times and resources."""
     if not isinstance(content, Document) or not isinstance(content.value, Mapping):
@@ -58,11 +63,19 @@ def read(content: Content) -> Reading:
     problems: list[Problem] = []
     for number, job in enumerate(jobs):
         row = _row(job) if isinstance(job, Mapping) else None
+        column = f"jobs[{number}]"
         if row is None:
             what = "allowed: a job with job_id and time.submission"
-            problems.append(Problem(content.where, what, column=f"jobs[{number}]"))
-        else:
-            rows.append({**row, LINE: number + 1})
+            problems.append(Problem(content.where, what, column=column))
+            continue
+        if row["status"] is None:
+            found = job["state"]["current"]
+            problems.append(Problem(content.where, ALLOWED, column=f"{column}.state.current", found=found))
+        problems += [
+            Problem(content.where, _AMOUNTS, column=f"{column}.tres.{kind}", found=found)
+            for kind, found in _unreadable(job)
+        ]
+        rows.append({**row, LINE: number + 1})
     if problems:
         raise InputError(*problems)
     return Reading(pl.DataFrame(rows, schema=_SCHEMA))
@@ -130,19 +143,34 @@ def _job_id(job: Mapping[str, object]) -> str:
     return _text(job.get("job_id")) if number is None else str(int(number))
 
 
-def _state(job: Mapping[str, object]) -> str:
-    """The state's first word: a later one is a flag such as REQUEUED."""
+def _state(job: Mapping[str, object]) -> str | None:
+    """The state's first word: a later one is a flag such as REQUEUED. None where it is no state."""
     state = _object(job.get("state")).get("current")
     if isinstance(state, list):
         state = state[0] if state else None
-    words = _text(state).upper().split()
-    return words[0] if words else ""
+    return full_state(_text(state))
+
+
+def _unreadable(job: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Which amounts of a job cannot be read, with what is there; nothing is an amount that is not set."""
+    for kind, entries in _object(job.get("tres")).items():
+        if kind not in _KINDS or entries is None:
+            continue
+        if not isinstance(entries, list):
+            yield kind, entries
+            continue
+        for entry in entries:
+            count = _object(entry).get("count")
+            if not isinstance(entry, Mapping) or not (
+                count is None or isinstance(count, int | float | Mapping)
+            ):
+                yield kind, entry
 
 
 def _resources(job: Mapping[str, object]) -> dict[str, object]:
     tres = _object(job.get("tres"))
     found: dict[str, object] = {"gpus": None, "gpu_type": "", "cpus": None, "memory_gb": None}
-    for kind in ("requested", "allocated"):
+    for kind in _KINDS:
         entries = tres.get(kind)
         counted = _counted([_object(entry) for entry in entries] if isinstance(entries, list) else [])
         for name, value in counted.items():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from muster.formatting import counted
+from muster.workload.traces import slurm_states
 from muster.workload.traces.cleaning import Cells, Reading
 from muster.workload.traces.columns import USAGE
 from muster.workload.traces.content import Content, TraceTable
@@ -29,8 +30,13 @@ _NEGATIVE = "INVALID"
 _HOUR_SECONDS = 3600.0
 _NO_LIMIT = ("unlimited", "infinite", "partition_limit", "partition limit", "invalid")
 """What Slurm writes, in lower case, where a job has no limit of its own."""
-_AMOUNT = r",(?:cpu|gres/gpu(?::[^=,]+)?)="
-_WHOLE_AMOUNT = _AMOUNT + r"\d+,"
+_GPUS = r"(?i),(?:gres[:/])?gpus?(?:[:=(][^,]*)?,"
+"""One amount, between commas, that is one of GPUs, however it is written."""
+_TRES_AMOUNT = r",[^=,]+=-?\d[^=,]*,"
+_TRES_GPUS = r",gres/gpu(?::[^=,]+)?=\d+,"
+_GRES_GPUS = r",(?:gres[:/])?gpu(?:[:=][^:=,(]*[A-Za-z_][^:=,(]*)?(?:[:=]\d+)?,"
+_GRES_PART = r",(?:gres[:/])?gpu[:=][\d.]+[KMGTP],"
+"""Which looks as a type of GPU does."""
 _MEMORY = r"^([\d.]+)([KMGTP]?)([cn]?)$"
 
 
@@ -82,7 +88,7 @@ def read(content: Content) -> Reading:
         "partition": text("partition"),
         "qos": text("qos"),
         "exit_code": text("exitcode"),
-        "status": text("state").str.to_uppercase().str.extract(r"^([A-Z_]+)").fill_null(""),
+        "status": _states(cells, text("state")),
         "tenant": text("account"),
         "user": text("user"),
         **resources,
@@ -194,15 +200,39 @@ def _resources(texts: dict[str, pl.Series], counts: dict[str, pl.Series]) -> dic
     return found.to_dict()
 
 
+def _states(cells: Cells, written: pl.Series) -> pl.Series:
+    """The states of jobs and steps; a word that is none is refused, as nothing says whether such a job has ended."""
+    known = {text: slurm_states.full_state(text) for text in written.unique().to_list()}
+    states = written.replace_strict(known, return_dtype=pl.String)
+    cells.checks.refuse(states.is_null(), "status", written, slurm_states.ALLOWED)
+    return states
+
+
 def _refuse_odd_amounts(cells: Cells, have: set[str]) -> None:
-    """Refuse CPUs and GPUs that are no whole numbers, as `gres/gpu=1.5K`: a part of them would be read."""
+    """Refuse amounts that cannot be read, and CPUs and GPUs that are no whole numbers, as `gres/gpu=1.5K`.
+
+    Part of such an amount would be read, or none: a job of which no GPU is read is left out.
+    """
     for name in _TRES:
         if name in have:
-            # A comma on each side of each amount, so that matches do not share one.
-            raw = cells.text(name)
-            parts = "," + raw.str.replace_all(",", ",,", literal=True) + ","
-            odd = parts.str.count_matches(_AMOUNT) != parts.str.count_matches(_WHOLE_AMOUNT)
-            cells.checks.refuse(odd, name, raw, "allowed: whole numbers of cpu and gres/gpu")
+            raw, counts = _between_commas(cells, name)
+            odd = counts(_TRES_AMOUNT) != counts(r",[^,]+,")
+            odd |= counts(",cpu=") != counts(r",cpu=\d+,")
+            odd |= counts(_GPUS) != counts(_TRES_GPUS)
+            what = "allowed: whole numbers of cpu and gres/gpu, as cpu=8,gres/gpu:a100=4,mem=64G,node=1"
+            cells.checks.refuse(odd, name, raw, what)
+    for name in _GRES:
+        if name in have:
+            raw, counts = _between_commas(cells, name)
+            odd = counts(_GPUS) != counts(_GRES_GPUS) - counts(_GRES_PART)
+            cells.checks.refuse(odd, name, raw, "allowed: whole numbers of gpu, as gpu:4 or gpu:a100:4")
+
+
+def _between_commas(cells: Cells, name: str) -> tuple[pl.Series, Callable[[str], pl.Series]]:
+    """The cells of a column, and what counts the amounts of each that match; each has its own comma on both sides."""
+    raw = cells.text(name)
+    parts = raw.str.replace_all(r"\([^)]*\)", "").str.replace_all(",", ",,", literal=True)
+    return raw, ("," + parts + ",").str.count_matches
 
 
 def _tres_number(column: str, resource: str) -> pl.Expr:
