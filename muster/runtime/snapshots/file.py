@@ -170,7 +170,7 @@ class SnapshotFile(_Table):
     version: Literal[1]
     muster_version: str
     source: Literal["simulation", "service"]
-    time: float
+    time: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """Seconds on the clock of the run or the store."""
     triggers: Count
     resize_restarts: bool
