@@ -117,11 +117,27 @@ def free_gpus() -> tuple[str, ...]:
     return free
 
 
+def check_gpus(text: str) -> None:
+    """InputError if a text, as CUDA_VISIBLE_DEVICES has it, names GPUs that this process may not use, or one twice."""
+    names = _names_of(text)
+    if not names:
+        return
+    there, listed = find_gpus(), _listed()[0]
+    named = [_named(name, listed) if listed else [(name, "")] for name in names]
+    devices = [device for found in named for device, _ in found or ()]
+    if None in named or len({*devices}) < len(devices) or not {*devices} <= {*there.names}:
+        shown = f"GPUs of this machine, each once: {', '.join(there.names)}"
+        allowed = shown if there.names else f"'' for none, as {there.missing}"
+        raise InputError(Problem("--gpu", f"allowed: {allowed}", found=text))
+
+
 def _allowed() -> tuple[str, ...] | None:
     """What CUDA_VISIBLE_DEVICES names; None: it is not set, and hides nothing."""
     text = os.environ.get(_ALLOWED)
-    if text is None:
-        return None
+    return None if text is None else _names_of(text)
+
+
+def _names_of(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     return () if names in (("",), ("-1",)) else names
 

@@ -86,6 +86,7 @@ class MeasuringFlags:
 
     def job(self, command: Sequence[str], errors: ErrorCollector) -> JobToProfile:
         """The job as it is run for measuring; `errors` collects the errors."""
+        from muster.gpus import check_gpus, free_gpus
         from muster.profiling.job import JobToProfile
         from muster.units import seconds_of
 
@@ -95,9 +96,9 @@ class MeasuringFlags:
             unchanged = errors.of(self._unchanged, self.progress)
         gpu = self.gpu
         if gpu is None:
-            from muster.gpus import free_gpus
-
             gpu = ",".join(errors.of(free_gpus) or ()) or None
+        else:
+            errors.of(check_gpus, gpu)
         job = JobToProfile(command, unchanged, seconds, gpu)
         errors.of(job.check)
         return job

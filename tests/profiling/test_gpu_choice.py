@@ -61,6 +61,54 @@ def test_a_profile_takes_a_busy_gpu_only_if_named(
     assert "may use <>\n" in what_a_profile_says(tmp_path, capsys, "--gpu", "")
 
 
+@pytest.mark.parametrize(
+    ("named", "chosen"), [("1", "1"), ("1,0", "1"), ("GPU-2", "GPU-2"), ("-1", "-1"), (" 1", " 1")]
+)
+def test_a_profile_takes_the_gpus_that_are_named(
+    named: str,
+    chosen: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, gpus=2, busy=())
+    assert f"may use <{chosen}>\n" in what_a_profile_says(tmp_path, capsys, "--gpu", named)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "visible", "named", "refusal"),
+    [
+        (2, None, "7", "--gpu: found '7'; allowed: GPUs of this machine, each once: 0, 1\n"),
+        (2, None, "1,gpu1,1", "--gpu: found '1,gpu1,1'; allowed: GPUs of this machine, each once: 0, 1\n"),
+        (2, None, "0,GPU-1", "--gpu: found '0,GPU-1'; allowed: GPUs of this machine, each once: 0, 1\n"),
+        (2, "1", "0", "--gpu: found '0'; allowed: GPUs of this machine, each once: 1\n"),
+        (2, "", "0", "--gpu: found '0'; allowed: '' for none, as CUDA_VISIBLE_DEVICES hides all of them"),
+        (0, None, "0", "--gpu: found '0'; allowed: '' for none, as nvidia-smi: lists no GPU\n"),
+    ],
+)
+def test_a_profile_refuses_gpus_that_are_not_there(
+    gpus: int,
+    visible: str | None,
+    named: str,
+    refusal: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, gpus=gpus, busy=())
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert refusal in what_a_profile_says(tmp_path, capsys, "--gpu", named)
+
+
+def test_gpus_that_are_not_listed_are_taken_as_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, gpus=0, busy=())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert "may use <3>\n" in what_a_profile_says(tmp_path, capsys, "--gpu", "3")
+
+
 def test_without_a_gpu_there_is_none_to_choose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
