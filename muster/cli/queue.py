@@ -40,7 +40,8 @@ def queue(
         bool,
         typer.Option(
             "--all",
-            help="Show all jobs, also those that have ended (default: the first ones that have not ended).",
+            help="Show all jobs, also those that have ended, or all in the states of --state (default: the first "
+            "ones, that have not ended).",
         ),
     ] = False,
     watch: Annotated[

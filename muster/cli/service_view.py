@@ -183,14 +183,13 @@ def _room_for_names(width: int) -> int:
 
 def _expected(job: Job) -> str:
     """`5.0 min (2.0 min to 12 min)`; nothing for a job that does not wait, or that some simulation never starts."""
-    from muster.cli.starts import interval_of
-    from muster.formatting import duration
+    from muster.cli.starts import interval_of, moment_of
 
     start = job.get("start")
     if start is None:
         return ""
-    median = duration(start["median_seconds"])
-    return median if start["low_seconds"] == start["high_seconds"] else f"{median} ({interval_of(start)})"
+    median, interval = moment_of(start["median_seconds"]), interval_of(start)
+    return median if median == interval else f"{median} ({interval})"
 
 
 def node_with_state(node: Mapping[str, Any]) -> str:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from muster.problems import InputError, Problem
 
+_NOW_SECONDS = 1.0
+"""A start before this is one now: a simulation begins a moment after the present."""
+
 if TYPE_CHECKING:
     from muster.service.client import Client
 
@@ -40,14 +43,14 @@ def would_start_live(request: Mapping[str, Any], draws: int) -> dict[str, Any]:
 
 def print_shapes(rows: Sequence[tuple[int, Start | None]]) -> None:
     """The starts of a job with each number of GPUs; the first one is what was asked for."""
-    from muster.formatting import counted, duration
+    from muster.formatting import counted
 
     print(f"{'GPUs':>6}{'starts in':>14}{'80 % of draws':>28}")
     for gpus, start in rows:
         if start is None:
             print(f"{gpus:>6}{'never':>14}")
             continue
-        print(f"{gpus:>6}{duration(start['median_seconds']):>14}{interval_of(start):>28}")
+        print(f"{gpus:>6}{moment_of(start['median_seconds']):>14}{interval_of(start):>28}")
     asked, own = rows[0]
     sooner = [
         gpus for gpus, start in rows[1:] if start and own and start["high_seconds"] < own["median_seconds"]
@@ -57,10 +60,16 @@ def print_shapes(rows: Sequence[tuple[int, Start | None]]) -> None:
 
 
 def interval_of(start: Start) -> str:
-    """`2.0 min to 12 min`."""
+    """`2.0 min to 12 min`, and only one of them where they are the same."""
+    low, high = moment_of(start["low_seconds"]), moment_of(start["high_seconds"])
+    return low if low == high else f"{low} to {high}"
+
+
+def moment_of(seconds: float) -> str:
+    """`now`, or how long until then: `12 min`."""
     from muster.formatting import duration
 
-    return f"{duration(start['low_seconds'])} to {duration(start['high_seconds'])}"
+    return "now" if seconds < _NOW_SECONDS else duration(seconds)
 
 
 def basis_of(found: Mapping[str, Any]) -> str:
@@ -68,6 +77,8 @@ def basis_of(found: Mapping[str, Any]) -> str:
     from muster.formatting import counted
 
     jobs = f"{counted(found['running'], 'job')} running, {found['waiting']:,} waiting"
+    if not (found["running"] or found["waiting"] or found["ended"]):
+        return "No job runs or waits, and none has ended."
     if found["ended"]:
         return f"{jobs}; durations are drawn from {counted(found['ended'], 'job')} that ended."
     if found["guessed"]:

@@ -14,7 +14,8 @@ import pkgutil
 import re
 import sys
 import typing
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from hashlib import sha256
@@ -299,14 +300,18 @@ def _expanded(name: str) -> str:
     return name.strip()
 
 
-def _by_slot(kinds: Iterable[type[Part]], name: str) -> dict[str, type[Any]]:
+def _by_slot(kinds: Sequence[type[Part]], name: str) -> dict[str, type[Any]]:
+    for kind, times in Counter(kinds).items():
+        if times > 1:
+            raise InputError(Problem(_FLAG, f"{kind.name} is named more than once; name it once", found=name))
     chosen: dict[str, type[Part]] = {}
     for kind in kinds:
         for slot in kind.slots:
             if slot == "placement" and slot in chosen and _timers_first(chosen, kind):
                 continue
             if slot in chosen and slot != "admission":
-                what = f"{chosen[slot].name} and {kind.name} both say the {slot}; name one of them"
+                said = slot.replace("_", " ")
+                what = f"{chosen[slot].name} and {kind.name} both say the {said}; name one of them"
                 raise InputError(Problem(_FLAG, what, found=name))
             chosen[slot] = kind
     if "queue_order" not in chosen:

@@ -84,7 +84,7 @@ def question_of(
     work = [seconds_of_work(*one, whole, seen.now) for one in seen_rows]
     sizes = [times_usual(*one, whole) for one in seen_rows]
     ended = [row for row in seen.ended if row.first_start is not None and row.run_seconds > 0]
-    known, guessed = (work, 0) if ended else _guessed(rows, work, sizes)
+    known, guesses = (work, 0) if ended else _guessed(rows, work, sizes, len(living))
     believed = pl.Series("believed_seconds", work, pl.Float64)
     jobs = _frame(rows, known, sizes, seen.now).with_columns(believed)
     names = pl.Series([None if model is None else model.name for model in models], dtype=pl.String)
@@ -113,7 +113,7 @@ def question_of(
     ones = [jobs.slice(len(living) + at, 1) for at in range(len(shapes))]
     draws = draws if state.draws_differ else 1
     named = {**known_models, **{model.name: model for model in models if model is not None}}
-    return StartQuestion(state, ones, cluster, name, settings, named, options, draws, guessed)
+    return StartQuestion(state, ones, cluster, name, settings, named, options, draws, guesses)
 
 
 def shapes_of(request: JobRequest, user: str, now: float) -> list[JobRow]:
@@ -145,12 +145,12 @@ def _made_by(status: DaemonStatus) -> tuple[str, Mapping[str, str]]:
 
 
 def _guessed(
-    rows: Sequence[JobRow], work: Sequence[float | None], sizes: Sequence[float]
+    rows: Sequence[JobRow], work: Sequence[float | None], sizes: Sequence[float], living: int
 ) -> tuple[list[float | None], int]:
-    """How long jobs take from now on where nothing has ended, and how many of these are guesses."""
+    """How long jobs take from now on where nothing has ended, and of how many of the first `living` it is a guess."""
     left = [seconds_left(row, seconds) for row, seconds in zip(rows, work, strict=True)]
     known = [GUESSED_SECONDS * size if one is None else one for one, size in zip(left, sizes, strict=True)]
-    return list(known), left.count(None)
+    return list(known), left[:living].count(None)
 
 
 def _ran(row: JobRow, size: float, now: float) -> float:

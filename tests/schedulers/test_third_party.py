@@ -162,7 +162,11 @@ def test_rules_of_an_installed_package_are_known(installed: None) -> None:
     ("name", "settings", "words"),
     [
         ("fif", {}, "did you mean fifo"),
-        ("las+srtf", {}, "las and srtf both say the queue_order"),
+        ("las+srtf", {}, "las and srtf both say the queue order; name one of them"),
+        ("las+pack+spread", {}, "pack and spread both say the placement; name one of them"),
+        ("las+las", {}, "las is named more than once; name it once"),
+        ("quota+las+quota", {}, "quota is named more than once; name it once"),
+        ("las+tune+tune", {}, "tune is named more than once; name it once"),
         ("proportional", {}, "an order is missing"),
         (
             "las",

@@ -359,7 +359,15 @@ def test_a_long_queue_shows_its_head_and_says_so(api: Serving, muster: Muster) -
     assert "120 queued. The first ones of them are shown; --all shows all." in shown
     assert len(shown.splitlines()) < 60
     assert len(json.loads(muster("queue", "--all", "--json").out)["jobs"]) == 120
-    assert muster("queue", "--state", "failed").out == "None of these; in all: 120 queued.\n"
+    api.store.submit([Submission("a", a_request(held=True))])
+    found = {
+        every: json.loads(muster("queue", *every, "--state", "queued", "--json").out)
+        for every in ((), ("--all",))
+    }
+    assert {every: (len(one["jobs"]), one["more"]) for every, one in found.items()} == {
+        (): (50, True),
+        ("--all",): (120, False),
+    }
 
 
 def test_status_shows_everything_about_a_job(api: Serving, muster: Muster) -> None:

@@ -47,6 +47,23 @@ def test_would_asks_the_daemon_without_a_log(muster: Muster, queue: list[int]) -
     assert len(json.loads(muster("queue", "--json").out)["jobs"]) == len(queue)
 
 
+def test_would_says_that_a_job_starts_now(muster: Muster, api: Serving) -> None:
+    """An empty service: the shapes that are asked about are no jobs of unknown length."""
+    found = muster("would", "--gpus", "2")
+    lines = [line.split() for line in found.out.splitlines()]
+    assert lines[0] == ["No", "job", "runs", "or", "waits,", "and", "none", "has", "ended."]
+    assert lines[2:] == [["2", "now", "now"], ["1", "now", "now"]]
+    assert json.loads(muster("would", "--gpus", "2", "--json").out)["guessed"] == 0
+
+
+def test_would_counts_the_jobs_of_unknown_length(muster: Muster, queue: list[int], api: Serving) -> None:
+    api.store.submit([Submission("ann", a_request(gpus=8))])
+    found = muster("would", "--gpus", "2")
+    said = "0 jobs running, 3 waiting; none has ended: 1 job of unknown length counts as 1 h more."
+    assert found.out.splitlines()[0] == said
+    assert [line.split()[1:] for line in found.out.splitlines()[2:]] == [["1.17", "h", "1.17", "h"]] * 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
