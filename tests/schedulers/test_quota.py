@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -140,6 +141,14 @@ def test_negative_gpus_and_weights_of_nothing_are_refused(wrong: str) -> None:
     name, value = wrong.split("=")
     with pytest.raises(InputError, match=f"--set {name}: found '{value}'; {name}: allowed: numbers"):
         build("quota+fifo", {name: value})
+
+
+def test_no_tenant_is_guaranteed_more_than_its_limit() -> None:
+    limits = {"limits": "a:4,b:2", "guaranteed": "a:4,c:8"}
+    build("quota+fifo", limits)
+    wrong = "--set limits, guaranteed: found 'a:4,b:2, a:4,b:2.5'; guaranteed: allowed: for b at most its limit, 2"
+    with pytest.raises(InputError, match=re.escape(wrong)):
+        build("quota+fifo", limits | {"guaranteed": "a:4,b:2.5"})
 
 
 @st.composite

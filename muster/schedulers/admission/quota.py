@@ -37,6 +37,9 @@ class Quota(AdmissionFilter):
         for name, given in (("limits", self.limits), ("guaranteed", self.guaranteed)):
             if min(given.values(), default=0.0) < 0:
                 raise ValueError(f"{name}: allowed: numbers from 0 on")
+        for tenant, least in self.guaranteed.items():
+            if least > (most := self.limits.get(tenant, inf)):
+                raise ValueError(f"guaranteed: allowed: for {tenant} at most its limit, {most:g}")
         if min(self.weights.values(), default=1.0) <= 0:
             raise ValueError("weights: allowed: numbers above 0")
 
