@@ -12,23 +12,23 @@ from muster.report.calibration import calibration
 from muster.report.finding import jct_bound_text
 from muster.report.run_notes import notes_by_run
 
-# Settings of run.json that are flags of the command line.
-FLAGS = {
-    "round_seconds": "--round",
-    "round_origin": "--round-origin",
-    "restart_cost_seconds": "--restart-cost",
-    "resize_restarts": "--resize-restarts",
-    "release_seconds_per_gpu": "--release-seconds-per-gpu",
-    "measure": "--measure",
-    "failures": "--failures",
-    "checkpoint_seconds": "--checkpoint",
-    "end_at_limit": "--end-at-limit",
-    "skip_impossible": "--skip-impossible",
-    "certify": "--certify",
-    "network": "--network",
-    "congestion": "--congestion",
-    "contention": "--contention",
+FLAGS: Mapping[str, tuple[str, object]] = {
+    "round_seconds": ("--round", None),
+    "round_origin": ("--round-origin", 0.0),
+    "restart_cost_seconds": ("--restart-cost", None),
+    "resize_restarts": ("--resize-restarts", False),
+    "release_seconds_per_gpu": ("--release-seconds-per-gpu", 0.0),
+    "measure": ("--measure", None),
+    "failures": ("--failures", None),
+    "checkpoint_seconds": ("--checkpoint", 3600.0),
+    "end_at_limit": ("--end-at-limit", False),
+    "skip_impossible": ("--skip-impossible", False),
+    "certify": ("--certify", False),
+    "network": ("--network", "auto"),
+    "congestion": ("--congestion", 0.0),
+    "contention": ("--contention", False),
 }
+"""By setting of run.json its flag of the command line, and the value that it has without the flag; None: it varies."""
 
 
 def notes(
@@ -168,8 +168,8 @@ def command(runs: Sequence[Mapping[str, Any]]) -> str:
     settings = first.get("settings") or {}
     flags += [
         (flag, _flag_value(settings[name]))
-        for name, flag in FLAGS.items()
-        if settings.get(name) or (name == "restart_cost_seconds" and settings.get(name) is not None)
+        for name, (flag, default) in FLAGS.items()
+        if settings.get(name) is not None and settings[name] != default
     ]
     flags += [("--rules", str(first["rules"].get("name", "exact"))), ("--knowledge", str(first["knowledge"]))]
     flags.append(("--seed", str(first.get("seed", 0))))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.report.notes import command
+from muster.report.notes import FLAGS, command
+from muster.simulation import Options
 
 from .conftest import GPUS_ALONE, TRACE, Outcome, muster_process
 from .test_simulate import BROKEN
@@ -69,6 +70,12 @@ def test_the_command_has_settings_of_single_schedulers(muster: Muster, tmp_path:
     assert muster(*typed[1:-1], again).status == 0
     figures = json.loads((again / "comparison.json").read_text())["figures"]
     assert [{**one, "run": ""} for one in figures] == [{**one, "run": ""} for one in written["figures"]]
+
+
+def test_flags_are_in_the_command_where_they_are_not_by_default() -> None:
+    """What a flag is without being given is what the options of a run say; None varies with the rules."""
+    without = {name: getattr(Options, name) for name in FLAGS}
+    assert {name: default for name, (_, default) in FLAGS.items()} == without
 
 
 def test_a_setting_that_differs_is_not_in_the_command() -> None:
