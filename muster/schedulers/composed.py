@@ -59,6 +59,7 @@ class IndependentAllocator(GangAllocator):
     placement: Placement
     strict: bool
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
+    changes_amounts: ClassVar[bool] = False
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
@@ -119,6 +120,11 @@ class Composed:
         """What its parts honour; CPUs and memory are the allotment's to honour."""
         others = honoured_by_all(self.parts) - CPUS_AND_MEMORY
         return others | (honoured(self.allocator) & CPUS_AND_MEMORY)
+
+    @property
+    def changes_amounts(self) -> bool:
+        """Whether a job that keeps its GPUs may get other CPUs or memory while it runs."""
+        return self.allocator.changes_amounts
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""

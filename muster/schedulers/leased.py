@@ -95,6 +95,11 @@ class Leased:
             EVEN_GANGS,
         }
 
+    @property
+    def changes_amounts(self) -> bool:
+        """Whether a job that keeps its GPUs may get other CPUs or memory while it runs."""
+        return self.resizing is not None
+
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
         promote = self.promote_after_seconds

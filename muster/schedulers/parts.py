@@ -245,6 +245,8 @@ class GangAllocator(Part):
     places."""
     chooses_sizes: ClassVar[bool] = False
     """Whether it chooses how many GPUs elastic jobs have; it keeps to `Proposal.limits` then."""
+    changes_amounts: ClassVar[bool] = True
+    """Whether a job that keeps its GPUs may get other CPUs or memory while it runs."""
     resizes_alone: ClassVar[bool] = False
     """Whether it may leave all GPUs to leases and timers, and only decide what each job has beside them."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from muster.formatting import enumerated
+from muster.schedulers.contract import Scheduler
 from muster.schedulers.parts import DURATIONS
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import Options
@@ -17,13 +18,18 @@ from muster.workload.sized import RIGID
 
 
 def options_without_effect(
-    table: JobTable, network: NetworkOfRun | None, options: Options, scheduler: Mapping[str, Any]
+    table: JobTable, network: NetworkOfRun | None, options: Options, scheduler: Scheduler
 ) -> list[str]:
     """The options that were chosen and have no effect on these jobs, each with the cause.
 
-    `scheduler` is its description. One that does not say what it needs is taken to need what it gets.
+    A scheduler that does not say what it needs, or whether it changes amounts, is taken to need what it gets, and to
+    change them.
     """
-    found = _of_scheduler(table, options, scheduler)
+    found = _of_scheduler(table, options, scheduler.describe())
+    if options.resize_restarts and not getattr(scheduler, "changes_amounts", True):
+        found.append(
+            "--resize-restarts has no effect: this scheduler changes no CPUs or memory of running jobs"
+        )
     if options.end_at_limit and not np.isfinite(table.asked["time_limit"]).any():
         found.append("--end-at-limit has no effect: no job states a time limit")
     if options.failures is None and options.checkpoint_seconds != Options.checkpoint_seconds:

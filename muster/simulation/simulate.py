@@ -398,7 +398,7 @@ def _described(
                 *untyped,
                 *unheard,
                 *past,
-                *options_without_effect(table, network, options, described),
+                *options_without_effect(table, network, options, scheduler),
                 *assumed,
                 *of_decisions,
             ],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.building import cluster_of, job, jobs_of, run
+
 from .conftest import Outcome
 
 Muster = Callable[..., Outcome]
@@ -47,6 +49,7 @@ def test_what_has_no_effect_on_these_jobs_is_named(
     assert [line for line in done.err.splitlines() if "no effect" in line] == ([said] if said else [])
 
 
+RIGID_AMOUNTS = ("las", "las+requested+spread", "fifo+easy", "slurm", "dally", "las+least-loss")
 KNOWS = "this scheduler ignores --knowledge limit, as durations do not count there"
 
 
@@ -68,6 +71,26 @@ def test_schedulers_that_go_by_no_durations_ignore_what_is_known(
     done = muster("simulate", tmp_path / "trace.csv", *given)
     assert done.status == 0
     assert [line for line in done.err.splitlines() if "knowledge" in line] == ([said] if said else [])
+
+
+def test_restarts_of_resized_jobs_are_named_where_none_is_resized() -> None:
+    """With and without them a run is then the same, and only then is it said."""
+    trace = jobs_of(
+        *(
+            job(60 * at, 3000 - 100 * (at % 7), 1 + at % 3, model=("resnet18", "m5", "gnmt")[at % 3])
+            for at in range(40)
+        )
+    )
+    said = {}
+    for name in (*RIGID_AMOUNTS, "las+tune", "srtf+tune-plus", "gittins+joint", "dally-tune"):
+        runs = [run(trace, cluster_of(4, 4), name, resize_restarts=restarts) for restarts in (False, True)]
+        one, other = (ran.record.jobs.drop("measured") for ran in runs)
+        said[name] = any(
+            "--resize-restarts has no effect" in note for note in runs[1].record.run["trace"]["notes"]
+        )
+        assert said[name] <= one.equals(other), name
+        assert not any("--resize-restarts" in note for note in runs[0].record.run["trace"]["notes"])
+    assert said == {name: name in RIGID_AMOUNTS for name in said}
 
 
 def test_tenants_of_a_quota_without_jobs_are_named(muster: Muster, tmp_path: Path) -> None:

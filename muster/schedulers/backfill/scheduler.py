@@ -18,6 +18,7 @@ class BackfillScheduler:
     preset: str = field(default="", compare=False, kw_only=True)
     """The name under which its parts were asked for, if that is a preset's."""
     divides_gpus: ClassVar[bool] = False
+    changes_amounts: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ class LeastLoss(GangAllocator):
 
     name: ClassVar[str] = "least-loss"
     stable_when_queue_empty: ClassVar[bool] = False
+    changes_amounts: ClassVar[bool] = False
     honours: ClassVar[frozenset[str]] = frozenset({REQUESTS, FURTHER_RESOURCES})
 
     enough: float = setting(0.7, "share of its best speed for which a gang takes a place before others do")
