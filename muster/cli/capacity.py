@@ -13,7 +13,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, notes_of, print_notes
 from muster.problems import ErrorCollector
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class CapacityQuestion:
         str,
         typer.Option(
             metavar="NODES",
-            help="Nodes to add, as 'h100 nodes 0..16 step 2'; a type of the cluster or 1x8h100,96cpu,1tb.",
+            help="Nodes to add, as 'h100 nodes 0..16 step 2', with 'in NAME' for a partition; a type of the cluster "
+            "or 1x8h100,96cpu,1tb.",
         ),
     ]
     target: Annotated[
@@ -94,6 +95,7 @@ def capacity(
         ):
             results = run_batches(runs, os.cpu_count() or 1, show)
         points = curve_of(results, inputs, added, bound)
+        notes = list(dict.fromkeys(note for result in results.values() for note in result.notes))
         answer = {"scheduler": scheduler, **as_dict(points, added, bound)}
         write_curve(folder, answer)
         if missing := missing_extra(CHARTS):
@@ -112,8 +114,9 @@ def capacity(
             ]
             command = command_lines("capacity", str(trace), typed)
             with spinner(DRAWING):
-                write_capacity_page(folder, points, added, bound, title, command)
-    for note in dict.fromkeys(note for result in results.values() for note in result.notes):
+                known = notes_of(inputs.trace, inputs.cluster)
+                write_capacity_page(folder, points, added, bound, title, command, [*known, *notes])
+    for note in notes:
         print(note, file=sys.stderr)
     if as_json:
         print(as_json_text(answer), end="")

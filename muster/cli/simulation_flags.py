@@ -173,7 +173,10 @@ class CertifiedFlags(SimulationFlags):
 
 def print_notes(trace: Trace, cluster: Cluster | None = None) -> None:
     """Print on stderr what was cleaned in the trace, and what a cluster leaves out of its description."""
-    for note in trace.notes:
-        print(f"{trace.source}: {note}", file=sys.stderr)
-    for note in cluster.notes if cluster else ():
+    for note in notes_of(trace, cluster):
         print(note, file=sys.stderr)
+
+
+def notes_of(trace: Trace, cluster: Cluster | None = None) -> list[str]:
+    """Return what was cleaned in the trace, and what a cluster leaves out of its description."""
+    return [*(f"{trace.source}: {note}" for note in trace.notes), *(cluster.notes if cluster else ())]

@@ -26,7 +26,9 @@ from muster.units import seconds_of
 
 PHASES = 4
 """Runs for each number of nodes, where the scheduler has clocks whose phase no log states."""
-_ADD = re.compile(r"(?P<kind>\S+) nodes (?P<first>\d+)\.\.(?P<last>\d+)(?: step (?P<step>\d+))?")
+_ADD = re.compile(
+    r"(?P<kind>\S+) nodes (?P<first>\d+)\.\.(?P<last>\d+)(?: step (?P<step>\d+))?(?: in (?P<partition>\S+))?"
+)
 _TARGET = re.compile(r"(?P<statistic>\S+) (?P<what>wait|jct) ?< ?(?P<limit>.+)")
 _STATISTICS = ("mean", *QUANTILES, "max")
 _MOST_POINTS = 200
@@ -121,10 +123,13 @@ class Added:
 
 
 def parse_added(text: str, cluster: Cluster) -> Added:
-    """Read `h100 nodes 0..16 step 2`; the kind is a type of GPU of the cluster, or nodes such as 1x8h100,96cpu,1tb."""
+    """Read `h100 nodes 0..16 step 2 in train`, the last for one partition.
+
+    The kind is a type of GPU of the cluster, or nodes such as 1x8h100,96cpu,1tb.
+    """
     match = _ADD.fullmatch(" ".join(text.split()))
     if match is None:
-        what = "allowed: KIND nodes FIRST..LAST [step N], as 'h100 nodes 0..16 step 2'"
+        what = "allowed: KIND nodes FIRST..LAST [step N] [in PARTITION], as 'h100 nodes 0..16 step 2'"
         raise InputError(Problem("--add", what, found=text))
     first, last, step = int(match["first"]), int(match["last"]), int(match["step"] or 1)
     if last < first or last > MAX_MACHINES or step < 1 or (last - first) // step >= _MOST_POINTS:
@@ -133,7 +138,7 @@ def parse_added(text: str, cluster: Cluster) -> Added:
             "numbers of nodes"
         )
         raise InputError(Problem("--add", what, found=text))
-    kind, counts = match["kind"], tuple(range(first, last + 1, step))
+    kind, partition, counts = match["kind"], match["partition"], tuple(range(first, last + 1, step))
     if re.match(r"\d+x", kind):
         more = parse_cluster(kind)
         if len(more.nodes) != 1:
@@ -141,9 +146,9 @@ def parse_added(text: str, cluster: Cluster) -> Added:
                 f"allowed: one node, as 1{kind[kind.index('x') :]}; nodes FIRST..LAST says how many are added"
             )
             raise InputError(Problem("--add", what, found=kind))
-        both = joined(cluster, more, f"--add {kind}")
+        both = joined(cluster, more, f"--add {kind}", partition)
         return Added(both.nodes[-1], counts, more.assumed, both.notes[len(cluster.notes) :])
-    like, notes = of_type(cluster, kind, "--add")
+    like, notes = of_type(cluster, kind, "--add", partition)
     return Added(like, counts, notes=tuple(notes))
 
 

@@ -20,9 +20,18 @@ _HEIGHT, _LABEL_DY = 320, 18
 
 
 def write_capacity_page(
-    folder: Path, points: Sequence[CapacityPoint], added: Added, target: Target, title: str, command: str
+    folder: Path,
+    points: Sequence[CapacityPoint],
+    added: Added,
+    target: Target,
+    title: str,
+    command: str,
+    notes: Sequence[str],
 ) -> Path:
-    """Write `report.html` and `charts/` into a folder; the page's path. `command` makes it again."""
+    """Write `report.html` and `charts/` into a folder; the page's path.
+
+    `command` makes it again; `notes` are what must be known beside the figures.
+    """
     known = [point for point in points if point.seconds is not None]
     section = Section(
         f"{target.figure} by number of nodes",
@@ -30,7 +39,8 @@ def write_capacity_page(
         [_table(points, target)],
         [capacity_chart(known, added, target)] if known else [],
     )
-    return write_sections(folder, f"Capacity: {title}", [str(target)], [section], command, formats=FORMATS)
+    sections = [section, *([Section("What these figures rest on", notes)] if notes else [])]
+    return write_sections(folder, f"Capacity: {title}", [str(target)], sections, command, formats=FORMATS)
 
 
 def _table(points: Sequence[CapacityPoint], target: Target) -> Table:

@@ -237,8 +237,61 @@ def test_nodes_of_a_type_in_two_partitions_say_theirs(
     )
     found = muster("capacity", jobs, "--cluster", nodes, "--scheduler", "fifo", "--restart-cost", "0", *asked)
     assert json.loads(found.out)["curve"][0]["seconds"] == pytest.approx(mean_wait(1))
-    note = "--add gpu: the added nodes are like n1, in partition train; other nodes of this type are not"
+    note = (
+        "--add gpu: the added nodes are like n1, in partition train; other nodes of this type are not. "
+        "Hint: 'in PARTITION' at the end of --add names one of train, debug"
+    )
     assert note in found.err
+    assert note in html.unescape((tmp_path / "out" / "report.html").read_text())
+
+
+@pytest.mark.parametrize("kind", ["gpu", "1x8gpu,48cpu,524gb"])
+@pytest.mark.parametrize(("partition", "nodes"), [("debug", 3), ("train", 1)])
+def test_added_nodes_may_be_of_one_partition(
+    muster: Muster, site: tuple[str, str], tmp_path: Path, kind: str, partition: str, nodes: int
+) -> None:
+    """The jobs are all in debug, of which there is one node."""
+    jobs, cluster = site
+    target = ("--target", "mean wait < 1h", "--json", "--out", str(tmp_path / "out"))
+    given = ("--cluster", cluster, "--scheduler", "fifo", "--restart-cost", "0", *target)
+    found = muster("capacity", jobs, *given, "--add", f"{kind} nodes 2..2 in {partition}")
+    assert json.loads(found.out)["curve"][0]["seconds"] == pytest.approx(mean_wait(nodes))
+    assert "the added nodes are" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("add", "says"),
+    [
+        ("gpu nodes 0..1 in prod", "--add gpu: found 'prod'; in PARTITION: allowed: train, debug"),
+        ("1x8gpu nodes 0..1 in prod", "--add 1x8gpu: found 'prod'; in PARTITION: allowed: train, debug"),
+    ],
+)
+def test_a_partition_that_there_is_not_is_refused(
+    muster: Muster, site: tuple[str, str], tmp_path: Path, add: str, says: str
+) -> None:
+    jobs, nodes = site
+    target = ("--target", "mean wait < 1h", "--out", str(tmp_path / "out"))
+    found = muster("capacity", jobs, "--cluster", nodes, "--scheduler", "fifo", "--add", add, *target)
+    assert (found.status, says in found.err) == (2, True), found.err
+
+
+def test_a_cluster_without_partitions_has_none_to_add_to(muster: Muster, trace: str, tmp_path: Path) -> None:
+    found = ask(
+        muster, trace, tmp_path / "out", "--add", "h100 nodes 0..1 in a", "--target", "mean wait < 1h"
+    )
+    says = "--add h100: found 'a'; in PARTITION: cluster 1x8h100 has no partition for them"
+    assert (found.status, says in found.err) == (2, True), found.err
+
+
+def test_the_page_has_the_notes_of_the_terminal(muster: Muster, trace: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    lines = Path(trace).read_text().splitlines()
+    Path(trace).write_text("\n".join([f"{lines[0]},priority", *(f"{line},1" for line in lines[1:])]) + "\n")
+    found = ask(muster, trace, out, "--add", "h100 nodes 0..1", "--target", "mean wait < 100s")
+    notes = [line for line in found.err.splitlines() if "no job names" in line or "ignores priority" in line]
+    assert len(notes) == 2, found.err
+    page = html.unescape((out / "report.html").read_text())
+    assert all(note in page for note in notes)
 
 
 @pytest.mark.parametrize("kind", ["h100", "1x8h100,96cpu,1tb"])
