@@ -84,7 +84,7 @@ def compare(
         folders = list(works)
         with progress_bars(folders, len(inputs.trace.jobs)) as show:
             summaries = list(run_all(works, workers or os.cpu_count() or 1, show).values())
-        history = _write_history(folder, inputs)
+        history = _write_history(folder, inputs, folders)
         rows = {**history, **dict(zip(folders, summaries, strict=True))}
         write_comparison(folder, folders, rows, history)
         if missing := missing_extra(CHARTS):
@@ -112,14 +112,18 @@ def compare(
         print(f"The page with charts: {out / 'report.html'}")
 
 
-def _write_history(folder: Path, inputs: Inputs) -> dict[str, dict[str, Any]]:
-    """What the log records, as a run of its own in the folder; its summary by its name, nothing without starts."""
+def _write_history(folder: Path, inputs: Inputs, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the log records, as a run of its own in the folder; its summary by its name, nothing without starts.
+
+    Jobs that all runs of the folder leave out are left out of it too.
+    """
     from muster.formatting import as_json_text
-    from muster.report.recorded import RECORDED, has_starts, recorded, summary_of
+    from muster.report.recorded import RECORDED, has_starts, recorded, refused_by_all, summary_of
 
     if not has_starts(inputs.trace):
         return {}
-    record = recorded(inputs.trace, inputs.cluster, inputs.options.measure)
+    left_out = refused_by_all(folder / run for run in runs) if inputs.options.skip_impossible else ()
+    record = recorded(inputs.trace, inputs.cluster, inputs.options.measure, left_out)
     summary = summary_of(record)
     (folder / RECORDED).mkdir()
     record.write(folder / RECORDED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from muster.report.metrics import summarise
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, CompactTable, Record
 from muster.workload.trace import Trace, in_range
 
+REFUSED = "refused"
 RECORDED = "recorded"
 """The name of the row in a comparison."""
 
@@ -32,12 +35,27 @@ def summary_of(record: Record) -> dict[str, Any]:
     return {**summarise(record), "fragmentation": None}
 
 
-def recorded(trace: Trace, cluster: Cluster, measure: tuple[int, int] | None = None) -> Record:
+def refused_by_all(records: Iterable[Path]) -> set[str]:
+    """The jobs that every one of some runs has left out, by the folders of their records."""
+    tables = (pl.read_parquet(folder / "jobs.parquet", columns=["job_id", "outcome"]) for folder in records)
+    return set.intersection(*({*one.filter(outcome=REFUSED)["job_id"]} for one in tables))
+
+
+def recorded(
+    trace: Trace,
+    cluster: Cluster,
+    measure: tuple[int, int] | None = None,
+    left_out: Collection[str] = (),
+) -> Record:
     """The recorded history: a job without a recorded end ends after its duration. Nodes are not known.
 
-    With `measure`, jobs with ids from the first to the last number count in the statistics; without it, all do.
+    With `measure`, jobs with ids from the first to the last number count in the statistics; without it, all do. Those
+    `left_out` count as refused, as they do in the runs beside it.
     """
     jobs = trace.jobs.sort("submit_seconds", maintain_order=True)
+    refused = jobs["job_id"].is_in(list(left_out))
+    moments = ("start_seconds", "end_seconds")
+    jobs = jobs.with_columns(pl.when(~refused).then(pl.col(name)).alias(name) for name in moments)
     gpus = jobs["gpus"] * (jobs["gpu_milli"] / 1000)
     duration = jobs["duration_seconds"]
     end = jobs["end_seconds"].fill_null(jobs["start_seconds"] + duration)
@@ -57,8 +75,10 @@ def recorded(trace: Trace, cluster: Cluster, measure: tuple[int, int] | None = N
         "attained_gpu_seconds": (run * gpus).fill_null(0.0),
         "preemptions": jobs["requeues"],
         "deadline_seconds": jobs["deadline_seconds"],
-        "outcome": ended.replace_strict({True: "completed", False: "unfinished"}, return_dtype=pl.String),
-        "measured": in_range(jobs["job_id"], measure),
+        "outcome": ended.replace_strict({True: "completed", False: "unfinished"}, return_dtype=pl.String).set(
+            refused, REFUSED
+        ),
+        "measured": in_range(jobs["job_id"], measure) & ~refused,
     }
     held = {
         "job_id": jobs["job_id"].filter(ended),

@@ -72,6 +72,34 @@ def test_the_command_has_settings_of_single_schedulers(muster: Muster, tmp_path:
     assert [{**one, "run": ""} for one in figures] == [{**one, "run": ""} for one in written["figures"]]
 
 
+def test_the_log_leaves_out_the_jobs_that_all_runs_do(muster: Muster, tmp_path: Path) -> None:
+    """Job 2 is too large for the cluster, and job 3 asks for CPUs, which gandiva ignores."""
+    header = "job_id,submit_seconds,gpus,duration_seconds,start_seconds,end_seconds,cpus\n"
+    rows = (
+        "1,0,8,3600,0,3600,",
+        "2,10,32,3600,36010,39610,",
+        "3,20,8,3600,20,3620,999",
+        "4,30,8,600,30,630,",
+    )
+    (tmp_path / "log.csv").write_text(header + "\n".join(rows) + "\n")
+    given = ("--cluster", "2x8gpu,24cpu,500gb", "--skip-impossible", "--json", "--overwrite", "--out")
+
+    def waits(*names: str) -> dict[str, list[float]]:
+        schedulers = (word for name in names for word in ("--scheduler", name))
+        done = muster("compare", tmp_path / "log.csv", *schedulers, *given, tmp_path / "out")
+        assert done.status == 0, done.err
+        answer = json.loads(done.out)
+        rows = {"recorded": answer["recorded"], **dict(zip(answer["runs"], answer["summaries"], strict=True))}
+        return {
+            name: [one["jobs"], one["refused"], one["wait_seconds"]["mean"]] for name, one in rows.items()
+        }
+
+    asked, plain = "fifo", "gandiva"
+    assert waits(asked) == {"recorded": [2, 2, 0], asked: [2, 2, 0]}
+    both = waits(asked, plain)
+    assert [both[name][:2] for name in ("recorded", asked, plain)] == [[3, 1], [2, 2], [3, 1]]
+
+
 def test_flags_are_in_the_command_where_they_are_not_by_default() -> None:
     """What a flag is without being given is what the options of a run say; None varies with the rules."""
     without = {name: getattr(Options, name) for name in FLAGS}
