@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from muster.report.comparison import row_of
-from muster.report.metrics import NOT_COMPLETED
+from muster.report.metrics import NOT_COMPLETED, complete_the_same_jobs
 from muster.sweep.grid import Point
 from muster.sweep.pieces import name_of
 from muster.sweep.statistics import Estimate, estimate, relative_difference
@@ -31,6 +31,11 @@ FIGURES = (
     "preemptions",
 )
 """Columns of a comparison of which a sweep has means."""
+
+OF_COMPLETED = tuple(
+    name for name in FIGURES if name.startswith(("jct_", "wait_", "makespan_", "slowdown_", "rho_"))
+)
+"""Columns that are of the jobs that complete."""
 
 COUNTS = ("jobs", "completed", *NOT_COMPLETED)
 PLACE = ("workload", "load", "load_unit", "cluster", "options", "scheduler")
@@ -59,7 +64,8 @@ class Mean:
     figures: Mapping[str, Estimate | None]
     """By column; None where a seed has no such figure."""
     against_first: Mapping[str, Estimate | None]
-    """The relative difference to the first scheduler on the same seeds; None where it says nothing."""
+    """The relative difference to the first scheduler on the same seeds; None where it says nothing, as where a figure
+    is of the jobs that complete and these are others."""
     not_completed: Mapping[str, int]
     """Jobs of all seeds that are not in the figures, by kind, as `timed_out`."""
 
@@ -92,6 +98,7 @@ def means_of(cells: pl.DataFrame) -> list[Mean]:
     for place, rows in columns.items():
         workload, load, load_unit, cluster, options, scheduler = place
         first = columns[(*place[:-1], first_scheduler)]
+        beside = FIGURES if _of_the_same_jobs(rows, first) else [*{*FIGURES} - {*OF_COMPLETED}]
         found.append(
             Mean(
                 workload,
@@ -102,7 +109,10 @@ def means_of(cells: pl.DataFrame) -> list[Mean]:
                 scheduler,
                 figures={name: _estimate(rows[name]) for name in FIGURES},
                 against_first={
-                    name: None if rows is first else _difference(rows[name], first[name]) for name in FIGURES
+                    name: _difference(rows[name], first[name])
+                    if rows is not first and name in beside
+                    else None
+                    for name in FIGURES
                 },
                 not_completed={kind: int(rows[kind].sum()) for kind in NOT_COMPLETED},
             )
@@ -131,6 +141,12 @@ def as_json(means: Sequence[Mean]) -> list[dict[str, Any]]:
 
 def _estimate(values: pl.Series) -> Estimate | None:
     return None if values.null_count() else estimate(values.to_list())
+
+
+def _of_the_same_jobs(rows: pl.DataFrame, first: pl.DataFrame) -> bool:
+    """Whether two schedulers complete the same jobs with each seed."""
+    pairs = zip(rows.iter_rows(named=True), first.iter_rows(named=True), strict=True)
+    return all(map(complete_the_same_jobs, pairs))
 
 
 def _difference(values: pl.Series, first: pl.Series) -> Estimate | None:

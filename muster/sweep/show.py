@@ -80,11 +80,17 @@ def not_completed(means: Sequence[Mean]) -> list[str]:
 def sections_of(means: Sequence[Mean]) -> list[Section]:
     """What the page shows: a section a figure, charts before tables."""
     first = means[0].scheduler
+    notes = not_completed(means)
     difference = Section(
         f"{DIFFERENCE.title}: {first}",
         [
             "Differences are taken on the same seed, so that what a seed does to both is out; below 0 is shorter.",
-            *not_completed(means),
+            *notes,
+            *(
+                ["There is none where a seed has a job that one of the two does not complete."]
+                if notes
+                else []
+            ),
         ],
         _tables(means, lambda mean: mean.against_first[DIFFERENCE.column], _percent),
         _difference_charts(means),
@@ -100,7 +106,6 @@ def sections_of(means: Sequence[Mean]) -> list[Section]:
         )
         for shown in SHOWN
     ]
-    notes = not_completed(means)
     several = len({mean.scheduler for mean in means}) > 1
     return [
         Section(sections[0].title, [*sections[0].paragraphs, *notes], sections[0].tables, sections[0].charts),

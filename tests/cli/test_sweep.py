@@ -21,6 +21,7 @@ from muster.simulation import Options, simulate
 from muster.sweep.grid import points_of
 from muster.sweep.pieces import name_of
 from muster.sweep.results import means_of
+from muster.sweep.show import sections_of
 from muster.sweep.statistics import estimate, relative_difference
 from muster.sweep.sweep_file import read_sweep_file
 from muster.workload.generators.synergy import generate
@@ -338,6 +339,30 @@ def test_differences_are_taken_seed_by_seed(swept: tuple[Path, Outcome]) -> None
     assert against.mean == pytest.approx((of["LAS"] / of["fifo+proportional"] - 1).mean())
     content = json.loads((folder / "out" / "sweep.json").read_text())
     assert content["first_scheduler"] == "fifo+proportional"
+
+
+def test_differences_are_of_the_same_jobs(swept: tuple[Path, Outcome]) -> None:
+    """With one seed of LAS that leaves a job unfinished, its times are of other jobs; its use of GPUs is not."""
+    folder, _ = swept
+    cells = pl.read_parquet(folder / "out" / "cells.parquet").filter(pl.col("load") == 2)
+    one = (pl.col("scheduler") == "LAS") & (pl.col("seed") == cells["seed"].min())
+    (whole,) = (mean for mean in means_of(cells) if mean.scheduler == "LAS")
+    for kind, times in (
+        ("unfinished", False),
+        ("timed_out", False),
+        ("refused", False),
+        ("preemptions", True),
+    ):
+        changed = cells.with_columns(pl.when(one).then(pl.col(kind) + 1).otherwise(kind).alias(kind))
+        (mean,) = (mean for mean in means_of(changed) if mean.scheduler == "LAS")
+        known = {name for name, entry in mean.against_first.items() if entry is not None}
+        before = {name for name, entry in whole.against_first.items() if entry is not None}
+        of_jobs = {name for name in before if name.startswith(("jct", "wait", "makespan", "slowdown", "rho"))}
+        assert {"jct_mean_seconds", "wait_mean_seconds", "makespan_seconds"} <= of_jobs
+        assert known - {"preemptions"} == (before if times else before - of_jobs) - {"preemptions"}, kind
+        assert mean.figures == whole.figures or kind == "preemptions"
+        page = "".join(" ".join(section.paragraphs) for section in sections_of(means_of(changed)))
+        assert ("There is none where a seed has a job" in page) != times
 
 
 @pytest.mark.parametrize(
