@@ -73,7 +73,7 @@ def test_schedulers_that_go_by_no_durations_ignore_what_is_known(
     assert [line for line in done.err.splitlines() if "knowledge" in line] == ([said] if said else [])
 
 
-def test_restarts_of_resized_jobs_are_named_where_none_is_resized() -> None:
+def test_resize_restarts_are_named_where_no_job_is_resized() -> None:
     """With and without them a run is then the same, and only then is it said."""
     trace = jobs_of(
         *(
