@@ -44,6 +44,11 @@ def honoured(scheduler: Any) -> frozenset[str]:
     return frozenset(getattr(scheduler, "honours", frozenset() if shipped else ALL))
 
 
+def divides_gpus(scheduler: Any) -> bool:
+    """Whether a scheduler gives shares of a GPU. One that does not say so is taken to give them."""
+    return bool(getattr(scheduler, "divides_gpus", True))
+
+
 def honoured_by_all(parts: Iterable[Any]) -> frozenset[str]:
     """What any of these parts honours."""
     return frozenset().union(*map(honoured, parts))

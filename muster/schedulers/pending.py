@@ -11,9 +11,17 @@ from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import Bools, Ints
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.decision import Decision
-from muster.schedulers.reasons import BEHIND_HEAD, FITS_NOWHERE, GPU_NOT_PARTED, OVER_LIMIT, PLACED, reason
+from muster.schedulers.reasons import (
+    BEHIND_HEAD,
+    FITS_NOWHERE,
+    GPU_NOT_PARTED,
+    ONLY_WITH_GPUS,
+    OVER_LIMIT,
+    PLACED,
+    reason,
+)
 
-_ALONE = (FITS_NOWHERE, GPU_NOT_PARTED)
+_ALONE = (FITS_NOWHERE, GPU_NOT_PARTED, ONLY_WITH_GPUS)
 """Reasons that no other job has to do with."""
 
 

@@ -125,6 +125,7 @@ _KINDS = (
         "it made room for another job and is queued again; {seconds} must pass before it may start",
         "seconds",
     ),
+    Reason("only_with_gpus", "it asks for no GPU, and this scheduler serves only jobs with GPUs"),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -147,6 +148,8 @@ RACK_TIMER = REASONS["rack_timer"]
 PROTECTED = REASONS["protected"]
 FITS_NOWHERE = REASONS["fits_nowhere"]
 """Of a job that was taken when the cluster was another one; no scheduler sees it."""
+ONLY_WITH_GPUS = REASONS["only_with_gpus"]
+"""Of one that was taken under another scheduler, likewise."""
 RESERVED = REASONS["reserved"]
 REQUEUED = REASONS["requeued"]
 NO_CPUS = REASONS["no_cpus"]

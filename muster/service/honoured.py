@@ -15,6 +15,7 @@ from muster.schedulers.honours import (
     REQUESTS,
     SIZES,
     WITHOUT_GPUS,
+    divides_gpus,
     honoured,
 )
 from muster.schedulers.presets import DEFAULT_SCHEDULER
@@ -53,6 +54,15 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
     elif request.fewest_gpus < request.gpus and FEWER_GPUS not in honours:
         what = f"{policy.name} gives no job fewer GPUs than its gpus; leave it out, or serve with --scheduler"
         yield Problem(where, f"{what} {DEFAULT_SCHEDULER}", column="min_gpus", found=request.min_gpus)
-    if request.gpus == 0 and WITHOUT_GPUS not in honours:
+    yield from unserved(request, policy, where)
+
+
+def unserved(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:
+    """What the scheduler gives to no job: one that asks for it would wait for ever."""
+    if request.gpus == 0 and WITHOUT_GPUS not in honoured(policy):
         what = f"{policy.name} has no place for jobs without GPUs; ask for one, or serve {DEFAULT_SCHEDULER}"
         yield Problem(where, what, column="gpus", found=0)
+    if request.gpu_share < 1 and not divides_gpus(policy):
+        serve = f"serve with --scheduler {DEFAULT_SCHEDULER}"
+        what = f"{policy.name} gives whole GPUs only; leave it out, or {serve}"
+        yield Problem(where, what, column="gpu_share", found=request.gpu_share)

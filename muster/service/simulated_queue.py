@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
+from muster.schedulers.contract import Scheduler
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
+from muster.service.honoured import unserved
 from muster.service.simulated_models import seconds_at_share, seconds_on, times_usual
 from muster.service.store.rows import AllocationInterval, JobRow, State
 from muster.workload.models import Model
@@ -26,8 +28,10 @@ class NoEstimate(Exception):
     """Says why there is none."""
 
 
-def competing(rows: Sequence[JobRow], cluster: Cluster) -> list[JobRow]:
-    """Those that run or wait and fit on the cluster, running ones first; NoEstimate where there are too many."""
+def competing(rows: Sequence[JobRow], cluster: Cluster, policy: Scheduler) -> list[JobRow]:
+    """Those that run or wait, fit on the cluster and are served, running ones first; NoEstimate where there are too
+    many.
+    """
     found = [row for row in rows if row.state in (State.QUEUED, State.RUNNING)]
     if len(found) > _MOST_JOBS:
         raise NoEstimate(
@@ -37,7 +41,8 @@ def competing(rows: Sequence[JobRow], cluster: Cluster) -> list[JobRow]:
         (
             row
             for row in found
-            if next(misfits(row.request, cluster, fixed_gpus=row.fixed_gpus), None) is None
+            if not any(misfits(row.request, cluster, fixed_gpus=row.fixed_gpus))
+            and not any(unserved(row.request, policy))
         ),
         key=lambda row: (row.state is not State.RUNNING, row.id),
     )

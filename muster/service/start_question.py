@@ -68,7 +68,7 @@ def question_of(
     """The question about a queue; NoEstimate says why it cannot be asked."""
     name, settings = _made_by(status)
     cluster = cluster_without(status.cluster, seen.closed.names)
-    living = competing(seen.living, cluster)
+    living = competing(seen.living, cluster, status.policy)
     if not living and not shapes:
         raise NoEstimate("no waiting job could start")
     rows = [*living, *shapes]

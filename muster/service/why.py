@@ -16,6 +16,7 @@ from muster.formatting import counted, duration, enumerated, gpus, is_or_are, th
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.holding import reasons_of_holding
+from muster.service.honoured import without_effect
 from muster.service.learned_sizes import REMEMBERED, LearnedSizes
 from muster.service.simulated_queue import GUESSED_SECONDS
 from muster.service.start_intervals import QueueEstimate, StartAnswer
@@ -208,14 +209,13 @@ def _what_else_it_needs(row: JobRow) -> list[str]:
 
 
 def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:
-    """Of what it asks; the cluster was another one when it was taken."""
+    """Of what it asks; cluster or scheduler were others when it was taken."""
+    even_gangs = status.engine_capabilities.same_amounts_on_each_node
     return [
         f"As to its {problem.column} ({problem.found}): {problem.what}."
-        for problem in misfits(
-            row.request,
-            status.cluster,
-            even_gangs=status.engine_capabilities.same_amounts_on_each_node,
-            fixed_gpus=row.fixed_gpus,
+        for problem in (
+            *misfits(row.request, status.cluster, even_gangs=even_gangs, fixed_gpus=row.fixed_gpus),
+            *without_effect(row.request, status.policy),
         )
     ]
 

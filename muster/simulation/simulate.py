@@ -24,7 +24,7 @@ from muster.runtime.recording import allocations_table, decisions_frame, jobs_fr
 from muster.runtime.records import FIGURE_COLUMNS, TABLES, Record
 from muster.runtime.slowest_core import slowest_by_job
 from muster.schedulers.contract import Scheduler
-from muster.schedulers.honours import WITHOUT_GPUS, honoured
+from muster.schedulers.honours import WITHOUT_GPUS, divides_gpus, honoured
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
@@ -290,7 +290,7 @@ def _network(
 
 def _refuse_shares(scheduler: Scheduler, table: JobTable, trace: Trace) -> None:
     """Refuse shares of GPUs to a scheduler that parts none: they would wait for ever."""
-    if getattr(scheduler, "divides_gpus", True):
+    if divides_gpus(scheduler):
         return
     shares = np.flatnonzero(table.asked["milli"] < WHOLE)
     if len(shares):

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 import structlog
 
+from muster.cluster.ledger_arrays import WHOLE
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.runtime.scheduler_memory import from_bytes, to_bytes
 from muster.runtime.snapshots.taken import TakenSnapshot
 from muster.schedulers.actions import Action, Start, actions_of
 from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
-from muster.schedulers.honours import WITHOUT_GPUS, honoured
+from muster.schedulers.honours import WITHOUT_GPUS, divides_gpus, honoured
 from muster.schedulers.pending import Blockers
-from muster.schedulers.reasons import FITS_NOWHERE, reason
+from muster.schedulers.reasons import FITS_NOWHERE, GPU_NOT_PARTED, ONLY_WITH_GPUS, reason
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.asking import Decided, decided
 from muster.service.controller.conditions import Conditions
@@ -38,6 +39,8 @@ _SHORTEST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 """Seconds after which a scheduler that failed is asked again: at first, and at last if nothing new happens."""
 _FREE = ("free_gpus", "free_cpus", "free_memory_gb", "free_storage_gb_per_s")
 _FITS_NOWHERE = reason(FITS_NOWHERE).name
+_GPU_NOT_PARTED = reason(GPU_NOT_PARTED).name
+_ONLY_WITH_GPUS = reason(ONLY_WITH_GPUS).name
 
 log = structlog.get_logger()
 
@@ -95,12 +98,9 @@ class Planner:
         triggers = self._jobs.pending | self._unheeded
         triggers |= Trigger.TIMER if moment >= self._timer else 0
         triggers |= Trigger.LEASE_END if moment >= self._lease_end else 0
-        misfits = self._jobs.active & self._jobs.columns.misfits
-        if WITHOUT_GPUS not in honoured(self._scheduler):
-            asked = self._jobs.columns.spec
-            misfits |= {job for job in self._jobs.active if asked[job]["gpus"] == 0}
-        self._leave_out(misfits, now)
-        index = np.array(sorted(self._jobs.active - misfits), np.int64)
+        unserved = self._unserved()
+        self._leave_out(unserved, now)
+        index = np.array(sorted(self._jobs.active - unserved.keys()), np.int64)
         columns = self._jobs.columns
         not_begun = [job for job in self._jobs.columns.plan if not self._runs_as_planned(job)]
         for job in not_begun:
@@ -169,11 +169,22 @@ class Planner:
             return to_bytes(self._state, self._scheduler.name)
         return self._memory
 
-    def _leave_out(self, misfits: set[int], now: float) -> None:
-        """Note why jobs are left out that this cluster cannot hold; it was another one when they were submitted."""
-        for job in misfits:
-            if self._jobs.rows[job].reason != _FITS_NOWHERE:
-                self._jobs.set(job, reason=_FITS_NOWHERE, reason_parameters={}, reason_since=now)
+    def _unserved(self) -> dict[int, str]:
+        """Jobs that came while cluster or scheduler were others, with the reason why these have no place for them."""
+        active, columns = self._jobs.active, self._jobs.columns
+        found = dict.fromkeys(active & columns.misfits, _FITS_NOWHERE)
+        if not divides_gpus(self._scheduler):
+            shares = (job for job in active - columns.plan.keys() if columns.spec[job]["milli"] < WHOLE)
+            found |= dict.fromkeys(shares, _GPU_NOT_PARTED)
+        if WITHOUT_GPUS not in honoured(self._scheduler):
+            found |= dict.fromkeys((job for job in active if columns.spec[job]["gpus"] == 0), _ONLY_WITH_GPUS)
+        return found
+
+    def _leave_out(self, unserved: Mapping[int, str], now: float) -> None:
+        """Note why jobs wait of which the scheduler is not asked."""
+        for job, why in unserved.items():
+            if self._jobs.rows[job].reason != why:
+                self._jobs.set(job, reason=why, reason_parameters={}, reason_since=now)
 
     def _failed(self, error: Exception, took: float) -> None:
         """Keep the last plan and ask again later: 1, 2, 4 .. 60 s after a failure."""

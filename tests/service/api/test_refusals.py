@@ -133,6 +133,17 @@ def test_what_the_scheduler_honours_is_taken(api: Serving) -> None:
     assert "dally has no place for jobs without GPUs" in refused.message
 
 
+@pytest.mark.parametrize("scheduler", ["slurm", "fifo+easy", "smd"])
+def test_a_share_is_refused_where_gpus_are_whole(api: Serving, scheduler: str) -> None:
+    api.status.policy = build(scheduler)
+    refused = api.ask("POST", "/v1/jobs", JOB | {"gpu_share": 0.5})
+    (problem,) = refused.json["error"]["problems"]
+    assert (problem["column"], problem["found"]) == ("gpu_share", 0.5)
+    assert f"{api.status.policy.name} gives whole GPUs only; leave it out, or serve" in problem["what"]
+    api.status.policy = build("fifo")
+    assert api.ask("POST", "/v1/jobs", JOB | {"gpu_share": 0.5}).status == 201
+
+
 def test_min_gpus_is_refused_where_jobs_only_grow(api: Serving) -> None:
     api.status.policy = build("gandiva")
     assert api.ask("POST", "/v1/jobs", JOB | {"gpus": 2, "max_gpus": 3}).status == 201

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.cluster.shipped import parse_cluster
+from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.start_question import SeenQueue, question_of
@@ -107,6 +108,29 @@ def test_why_names_what_a_cluster_lacks_and_estimates_the_others(tmp_path: Path)
     reply = why(world, odd)
     assert "As to its gpus (8): cluster 2x2a100,6cpu,100gb has 4 GPUs" in reply
     assert "As to its cpus (40.0): cluster 2x2a100,6cpu,100gb has no room for so much" in reply
+    world.store.close()
+
+
+def test_another_scheduler_leaves_out_what_it_does_not_serve(tmp_path: Path) -> None:
+    world = world_on(tmp_path, "fifo", "1x2gpu,6cpu,100gb")
+    running = submitted(world, gpu_share=0.5, steps=1000)
+    world.turn(1.0)
+    wide, share = submitted(world, gpus=2), submitted(world, gpu_share=0.5)
+    without_gpus = submitted(world, gpus=0, cpus=1, memory_gb=1)
+    plain = submitted(world)
+    world.policy = live_scheduler("slurm", {}, 20.0)
+    world.die()
+    for _ in range(60):
+        world.turn(1.0)
+    rows = [row_of(world, job) for job in (running, wide, share, without_gpus, plain)]
+    running_and_waiting = [State.RUNNING, State.QUEUED, State.QUEUED, State.QUEUED, State.RUNNING]
+    assert [row.state for row in rows] == running_and_waiting
+    assert [row.reason for row in rows[2:4]] == ["gpu_not_parted", "only_with_gpus"]
+    assert "As to its gpu_share (0.5): slurm gives whole GPUs only" in why(world, share)
+    assert "As to its gpus (0): slurm has no place for jobs without GPUs" in why(world, without_gpus)
+    answer = estimate_of(world).answer
+    assert answer is not None
+    assert str(wide) in answer.found[0].starts
     world.store.close()
 
 
