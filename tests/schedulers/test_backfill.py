@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import muster
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import GPU, MICRO
 from muster.cluster.shipped import parse_cluster
@@ -262,6 +264,26 @@ def test_a_job_of_slurm_takes_as_few_of_its_own_nodes(
     result = run(trace, replace(cluster, nodes=nodes), "slurm")
     assert result.record.jobs["outcome"].to_list() == ["completed"]
     assert sorted(result.record.allocations["node"].to_list()) == on
+
+
+@pytest.mark.parametrize("before", [[], [4, 8]], ids=["main loop", "backfill"])
+def test_shares_of_slurm_leave_what_others_request(before: list[int]) -> None:
+    """Four jobs start at once on one node; the last one requests eight of its sixteen cores."""
+    gpus = [*before, 1, 1, 1, 1]
+    count = len(gpus)
+    columns = {
+        "job_id": [f"j{at}" for at in range(count)],
+        "submit_seconds": [float(at) for at in range(len(before))] + [10.0] * 4,
+        "gpus": gpus,
+        "duration_seconds": [900.0] * len(before) + [100.0] * 4,
+        "time_limit_seconds": [900.0] * len(before) + [100.0] * 4,
+        "cpus": [None] * (count - 1) + [8.0],
+    }
+    result = muster.simulate(pl.DataFrame(columns), f"{1 + bool(before)}x4gpu,16cpu,64gb", "slurm")
+    held = {row["job_id"]: row for row in result.allocations.to_dicts()}
+    four = [held[f"j{at}"] for at in range(count - 4, count)]
+    assert len({(row["node"], row["from_seconds"]) for row in four}) == 1
+    assert [row["cpus"] for row in four] == [4.0, 4.0, 0.0, 8.0]
 
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative", "slurm-cycles"])

@@ -6,7 +6,7 @@ the one before it, unless nothing has changed since. `docs/explanation/slurm.md`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 from typing import Any, ClassVar, NamedTuple
@@ -241,8 +241,7 @@ class SlurmScheduler(BackfillScheduler):
             wanted, needs = self._needs(snapshot, tested)
             allowed = snapshot.table.node_allowed[tested.constraint]
             started = cycle.main(wanted, needs, np.ascontiguousarray(allowed))
-            for at, nodes in zip(left.tolist(), started, strict=False):
-                self._start(snapshot, plan, at, nodes)
+            self._start_all(snapshot, plan, list(zip(left.tolist(), started, strict=False)), needs)
             some_start = some_start or bool(started)
             left, first = left[len(started) :], len(started)
             if not len(left):
@@ -291,9 +290,12 @@ class SlurmScheduler(BackfillScheduler):
             np.ascontiguousarray(snapshot.table.node_allowed[tested.constraint]),
             self.cycles.bf_resolution,
         )
-        for at, outcome, nodes in zip(positions.tolist(), outcomes.tolist(), places, strict=True):
-            if outcome == STARTED and nodes is not None:
-                self._start(snapshot, plan, at, nodes)
+        begin = [
+            (at, nodes)
+            for at, outcome, nodes in zip(positions.tolist(), outcomes.tolist(), places, strict=True)
+            if outcome == STARTED and nodes is not None
+        ]
+        self._start_all(snapshot, plan, begin, needs[outcomes == STARTED])
         planned = positions[outcomes == PLANNED]
         plan.reasons[planned], plan.reason_b[planned] = RESERVED, 0.0
         plan.reason_a[planned] = np.maximum(starts[outcomes == PLANNED] - now, 0)
@@ -430,8 +432,24 @@ class SlurmScheduler(BackfillScheduler):
         needs[:, GPU] = gpus * MICRO
         return wanted.astype(np.int64), np.ascontiguousarray(needs)
 
-    def _start(self, snapshot: Snapshot, plan: Proposal, at: int, nodes: Ints) -> None:
-        """Give a job its GPUs on these nodes: the lowest free ones, with what it requested beside them."""
+    def _start_all(
+        self, snapshot: Snapshot, plan: Proposal, begin: Sequence[tuple[int, Ints]], needs: Ints
+    ) -> None:
+        """Start jobs, each on its nodes; a share of CPUs and memory leaves what those after it need of the node."""
+        promised = np.zeros_like(snapshot.ledger.books.nodes["free"])
+        for (_, nodes), each in zip(begin, needs, strict=False):
+            promised[nodes] += each
+        for (at, nodes), each in zip(begin, needs, strict=False):
+            promised[nodes] -= each
+            self._start(snapshot, plan, at, nodes, promised)
+
+    def _start(
+        self, snapshot: Snapshot, plan: Proposal, at: int, nodes: Ints, promised: Ints | None = None
+    ) -> None:
+        """Give a job its GPUs on these nodes: the lowest free ones, with what it requested beside them.
+
+        Of what it does not state it has its GPUs' share, if so much is free and not `promised` to others.
+        """
         job = int(snapshot.jobs.index[at])
         asked, ledger = snapshot.table.asked, snapshot.ledger
         left, each = int(asked["gpus"][job]), -(-int(asked["gpus"][job]) // len(nodes))
@@ -439,8 +457,9 @@ class SlurmScheduler(BackfillScheduler):
         for node in nodes.tolist():
             ids = ledger.free_ids(node)[: min(each, left)]
             left -= len(ids)
+            others = None if promised is None else promised[node]
             amounts = _beside(
-                ledger.books.nodes[node], asked["requested"][job], len(ids), int(asked["gpus"][job])
+                ledger.books.nodes[node], asked["requested"][job], len(ids), int(asked["gpus"][job]), others
             )
             shares.append(
                 NodeAllocation(
@@ -475,11 +494,14 @@ def _limits(seconds: Floats) -> Ints:
     return limits
 
 
-def _beside(node: Any, requested: Ints, gpus: int, gpus_in_all: int) -> list[int]:
+def _beside(node: Any, requested: Ints, gpus: int, gpus_in_all: int, promised: Ints | None) -> list[int]:
     """What a job gets beside its GPUs on a node, in millionths: its part of the request, else their share."""
     amounts = []
     for resource, request in enumerate(requested.tolist()):
-        share = int(node["share"][resource]) * gpus
-        amount = share if request < 0 else request * gpus // max(gpus_in_all, 1)
-        amounts.append(min(amount, int(node["free"][resource])))
+        free = int(node["free"][resource])
+        if request < 0:
+            kept = 0 if promised is None else int(promised[resource])
+            amounts.append(max(min(int(node["share"][resource]) * gpus, free - kept), 0))
+        else:
+            amounts.append(min(request * gpus // max(gpus_in_all, 1), free))
     return amounts
