@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import floor
 
+from muster.cluster import Cluster
+from muster.cluster.ledger_arrays import MICRO
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import (
@@ -11,6 +14,7 @@ from muster.schedulers.honours import (
     EVEN_GANGS,
     FEWER_GPUS,
     FURTHER_RESOURCES,
+    NODES,
     PRIORITY,
     REQUESTS,
     SIZES,
@@ -27,6 +31,22 @@ def check_scheduler(policy: Scheduler, engine: str, *, even_gangs: bool) -> None
     if even_gangs and EVEN_GANGS not in honoured(policy):
         what = f"engine {engine} gives a job as many GPUs on each of its nodes, and this scheduler does not plan so"
         raise InputError(Problem("--scheduler", f"{what}. Hint: {DEFAULT_SCHEDULER}", found=policy.name))
+
+
+def amounts_if_unstated(policy: Scheduler, cluster: Cluster) -> dict[str, float]:
+    """CPU cores and GB for each GPU of a job that states none, where the scheduler gives no more than is stated.
+
+    The least share of a GPU on any node, as with DefCpuPerGPU and DefMemPerGPU of Slurm. Other schedulers choose
+    themselves.
+    """
+    nodes = [node for node in cluster.nodes if node.gpus]
+    if NODES not in honoured(policy) or not nodes:
+        return {}
+    shares = {
+        "cpus": min(node.cpus / node.gpus for node in nodes),
+        "memory_gb": min(node.memory_gb / node.gpus for node in nodes),
+    }
+    return {name: floor(share * MICRO) / MICRO for name, share in shares.items()}
 
 
 def without_effect(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:

@@ -192,6 +192,12 @@ class JobRequest(BaseModel):
         }
         return {name: amount for name, amount in stated.items() if amount is not None}
 
+    def stating(self, per_gpu: Mapping[str, float]) -> JobRequest:
+        """The same, stating these amounts for each of its GPUs where its owner states none."""
+        stated, gpus = self.least_amounts, self.gpus * self.gpu_share
+        more = {name: amount * gpus for name, amount in per_gpu.items() if gpus and name not in stated}
+        return self.model_copy(update=more) if more else self
+
     def unchanged(self) -> UnchangedJob | None:
         """How to talk to a job that does not use `muster.training`; None: it does."""
         if self.stop_signal is None and self.progress is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -19,6 +19,7 @@ from muster.runtime.snapshots.taken import settings_of_scheduler
 from muster.schedulers.registry import build
 from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
+from muster.service.honoured import amounts_if_unstated
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import JobRequest
 from muster.service.simulated_models import simulated_model, times_usual
@@ -71,7 +72,8 @@ def question_of(
     living = competing(seen.living, cluster, status.policy)
     if not living and not shapes:
         raise NoEstimate("no waiting job could start")
-    rows = [*living, *shapes]
+    if_unstated = amounts_if_unstated(status.policy, status.cluster)
+    rows = [replace(row, request=row.request.stating(if_unstated)) for row in (*living, *shapes)]
     whole, by_job = status.cluster, held_by_job(seen.held, status.cluster)
     held = [by_job.get(row.id, ()) for row in rows]
     learned = LearnedSizes.of([*seen.ended, *living])

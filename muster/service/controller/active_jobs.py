@@ -14,6 +14,7 @@ from muster.service.controller.running_starts import RunningStarts
 from muster.service.controller.starts import JobStart, on_ids_of
 from muster.service.daemon_status import DaemonStatus, RefusedStart
 from muster.service.engines import Command
+from muster.service.honoured import amounts_if_unstated
 from muster.service.store.rows import JobRow, StoreChanges
 
 
@@ -87,6 +88,7 @@ class ActiveJobs:
             resize_restarts=not status.engine_capabilities.can_resize,
             any_gpus=status.engine_capabilities.chooses_gpu_ids,
             even_gangs=status.engine_capabilities.same_amounts_on_each_node,
+            if_unstated=amounts_if_unstated(status.policy, cluster),
         )
 
     def nothing_new(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import inf, nan
+from types import MappingProxyType
 
 import numpy as np
 import polars as pl
@@ -87,12 +88,15 @@ class LiveColumns:
         resize_restarts: bool = False,
         any_gpus: bool = False,
         even_gangs: bool = False,
+        if_unstated: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """`resize_restarts`: a job that gets other CPUs or memory is stopped and started again.
 
         `any_gpus`: the engine chooses the GPUs of a node, so the ledger's ids only count them.
         `even_gangs`: a job has the same amounts on each of its nodes.
+        `if_unstated`: what a job requests for each of its GPUs where it states nothing.
         """
+        self._if_unstated = if_unstated
         self._any_gpus = any_gpus
         self.cluster = cluster
         self.ledger = Ledger(cluster, 0, even_gangs=even_gangs)
@@ -222,7 +226,7 @@ class LiveColumns:
         self.learned_sizes.learn(row)
 
     def _write_sizes(self, row: JobRow) -> None:
-        spec, least = self._spec[row.id], row.request.least_amounts
+        spec, least = self._spec[row.id], row.request.stating(self._if_unstated).least_amounts
         spec["gpus"] = row.usual_gpus
         spec["min_gpus"], spec["max_gpus"] = row.gpu_bounds
         each = row.usual_gpus / row.request.gpus if row.request.gpus else 1.0

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from muster.cluster.shipped import parse_cluster
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
+from muster.service.simulated_queue import GUESSED_SECONDS
+from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import State, Submission
+from muster.service.waiting import ClosedNodes
 
 from .test_fake_nodes import CLUSTER, World
 
@@ -105,3 +109,29 @@ def test_who_has_used_less_lately_goes_first(tmp_path: Path) -> None:
         users = {row.user for row in world.store.jobs() if row.state is State.RUNNING}
         assert users == {first}
         world.store.close()
+
+
+def test_a_job_without_requests_has_its_share_under_slurm(tmp_path: Path) -> None:
+    """Beside a job that requests all CPUs and memory it waits. It was started with none, and killed for that."""
+    world = World(tmp_path, "slurm")
+    world.cluster = parse_cluster("1x2gpu,6cpu,100gb")
+    world.die()
+    (fat,) = submit_one(world, cpus=6, memory_gb=100, steps=30)
+    world.turn(1.0)
+    (plain,) = submit_one(world, steps=1000)
+    for _ in range(10):
+        world.turn(1.0)
+    states = {row.id: row.state for row in world.store.jobs()}
+    assert (states[fat], states[plain]) == (State.RUNNING, State.QUEUED)
+    seen = SeenQueue(world.seconds, world.store.living(), [], world.store.held_now(), ClosedNodes())
+    expected = question_of(seen, world.status, 5).answer()[0].starts[str(plain)].median
+    for _ in range(60):
+        world.turn(1.0)
+    (held,) = world.store.allocation_intervals(plain, open_only=True)
+    assert (held.allocation.cpus, held.allocation.memory_gb) == (3.0, 50.0)
+    assert expected >= GUESSED_SECONDS  # It is not known yet how long the other one takes.
+
+
+def submit_one(world: World, **fields: float) -> list[int]:
+    request = JobRequest.model_validate({"name": "job", "command": ("true",), "directory": "/", **fields})
+    return world.store.submit([Submission("ann", request)])
