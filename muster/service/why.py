@@ -13,6 +13,8 @@ from typing import Any
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.resources import FURTHER
 from muster.formatting import counted, duration, enumerated, gpus, is_or_are, thousandths
+from muster.problems import InputError
+from muster.schedulers.reasons import OVER_LIMIT, reason
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.holding import reasons_of_holding
@@ -24,8 +26,10 @@ from muster.service.store import Store
 from muster.service.store.rows import ENDED, AllocationInterval, Caller, JobRow, Phase, State, StateRequest
 from muster.service.waiting import ClosedNodes, describe_reason, describe_refusal, nothing_starts
 from muster.simulation.start_estimates import StartEstimate
+from muster.workload.jobs import nodes_allowed
 
 _NAMED_AT_MOST = 5
+_OVER_LIMIT = reason(OVER_LIMIT).name
 _OLD_SECONDS = 30.0
 """From then on the moment of a simulation is said."""
 
@@ -98,7 +102,7 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         *_who_holds(jobs, estimate.seen.held, seen, status),
         *_what_keeps_its_gpus(jobs, estimate.seen.held, seen),
         *(_who_is_ahead(ahead, seen, status) if start is not None else []),
-        *_what_would_help(row.id, estimate.answer, holders, seen, now),
+        *_what_would_help(row.id, estimate.answer, _who_may_help(row, estimate, status), seen, now),
         _when(row.id, estimate, now),
     ]
     return Why(
@@ -316,15 +320,26 @@ def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], status: DaemonSta
     return [f"{served}: {_listed(ahead, seen, {})}."]
 
 
+def _who_may_help(row: JobRow, estimate: QueueEstimate, status: DaemonStatus) -> set[int]:
+    """Jobs that give back what it may use: on its nodes, and of its tenant where that is at its limit."""
+    try:
+        allowed = nodes_allowed(row.request.constraint, status.cluster, "request")
+    except InputError:  # The cluster was another one when the job was taken.
+        return set()
+    names = {node.name for node, may in zip(status.cluster.nodes, allowed, strict=True) if may}
+    found = {interval.job for interval in estimate.seen.held if interval.allocation.node in names}
+    return found & set(status.blocked_by.get(row.id, ())) if row.reason == _OVER_LIMIT else found
+
+
 def _what_would_help(
-    job: int, answer: StartAnswer | None, holders: Sequence[int], seen: Collection[int], now: float
+    job: int, answer: StartAnswer | None, helpers: Collection[int], seen: Collection[int], now: float
 ) -> list[str]:
-    """The last end of a running job that is expected before its start."""
+    """The last end of one of these running jobs that is expected before its start."""
     own = None if answer is None else answer.found[0].starts.get(str(job))
     if answer is None or own is None:
         return []
     expected = answer.found[0].ends
-    ends = [(end, other) for other in holders if (end := expected.get(str(other), inf)) <= own.median]
+    ends = [(end, other) for other in helpers if (end := expected.get(str(other), inf)) <= own.median]
     if not ends:
         return []
     end, running = max(ends)

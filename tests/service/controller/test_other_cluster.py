@@ -134,6 +134,23 @@ def test_another_scheduler_leaves_out_what_it_does_not_serve(tmp_path: Path) -> 
     world.store.close()
 
 
+def test_why_names_an_end_that_gives_back_what_the_job_may_use(tmp_path: Path) -> None:
+    world = world_on(tmp_path, "quota+fifo", OLD)
+    world.policy = live_scheduler("quota+fifo", {"limits": "a:1"}, 20.0)
+    world.die()
+    of_tenant = submitted(world, tenant="a", time_limit_seconds=50)
+    pinned = submitted(world, constraint="gpu_type=a100", gpus=4, time_limit_seconds=50)
+    submitted(world, gpus=2, time_limit_seconds=50)
+    world.turn(1.0)
+    limited = submitted(world, tenant="a", gpus=1)
+    bound = submitted(world, constraint="gpu_type=a100", gpus=4)
+    world.turn(1.0)
+    assert row_of(world, limited).reason == "over_limit"
+    assert f"What has to happen first: job {of_tenant} ends" in why(world, limited)
+    assert f"What has to happen first: job {pinned} ends" in why(world, bound)
+    world.store.close()
+
+
 def test_what_runs_where_it_may_not_be_any_more_saves_and_waits(tmp_path: Path) -> None:
     world = world_on(tmp_path, "fifo", OLD)
     pinned = submitted(world, constraint="gpu_type=a100", gpus=4, steps=1000)
