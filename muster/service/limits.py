@@ -6,7 +6,7 @@
 
     [users.ann]
     max_priority = 10
-    tenants = ["vision"]       # the only tenants that ann may name
+    tenants = ["vision"]       # of which ann names one for each job
 
     [tenants.vision]           # all users together
     max_jobs = 500
@@ -78,12 +78,7 @@ def exceeded(limits: Limits, user: str, requests: Sequence[JobRequest], store: S
     own = limits.of_user(user)
     for at, request in enumerate(requests, start=1):
         where = "request" if len(requests) == 1 else f"request, job {at}"
-        tenant = request.tenant
-        if tenant is not None and own.tenants is not None and tenant not in own.tenants:
-            allowed = ", ".join(own.tenants) or "none"
-            yield Problem(
-                where, f"{user} may not use this tenant; allowed: {allowed}", column="tenant", found=tenant
-            )
+        yield from _not_for_tenant(user, own, request.tenant, where)
         yield from priority_exceeded(limits, user, request, where)
     if own.max_jobs is not None:
         yield from _too_many(user, own.max_jobs, store.count_living(user=user), len(requests))
@@ -91,6 +86,20 @@ def exceeded(limits: Limits, user: str, requests: Sequence[JobRequest], store: S
         limit = limits.tenants.get(tenant)
         if limit is not None and limit.max_jobs is not None:
             yield from _too_many(f"tenant {tenant}", limit.max_jobs, store.count_living(tenant=tenant), more)
+
+
+def _not_for_tenant(user: str, own: UserLimit, tenant: str | None, where: str) -> Iterator[Problem]:
+    """That a user of certain tenants names another one, or none, which would pass by their limits."""
+    allowed = own.tenants
+    if allowed is None or tenant in allowed or (tenant is None and not allowed):
+        return
+    if tenant is None:
+        yield Problem(where, f"{user} has to name a tenant; allowed: {', '.join(allowed)}", column="tenant")
+    else:
+        named = ", ".join(allowed) or "none"
+        yield Problem(
+            where, f"{user} may not use this tenant; allowed: {named}", column="tenant", found=tenant
+        )
 
 
 def priority_exceeded(

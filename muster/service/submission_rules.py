@@ -41,5 +41,6 @@ class SubmissionRules:
 
 def _words(problem: Problem) -> str:
     """The problem without the place, which is the job itself."""
-    found = "" if problem.column is None else f"{problem.column}: found {problem.found}; "
-    return found + problem.what
+    column = "" if problem.column is None else f"{problem.column}: "
+    found = "" if problem.column is None or problem.found is None else f"found {problem.found}; "
+    return column + found + problem.what

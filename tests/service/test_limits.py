@@ -9,7 +9,9 @@ import pytest
 
 from muster.problems import InputError
 from muster.schedulers.registry import build
-from muster.service.limits import LIMITS, Limits, read_limits
+from muster.service.home import store_url
+from muster.service.limits import LIMITS, Limits, exceeded, read_limits
+from muster.service.store import Store
 from muster.service.store.rows import State, StoreChanges, Submission
 from muster.service.tokens import create_token
 
@@ -93,11 +95,22 @@ def test_submissions_above_a_limit_are_refused_whole(tmp_path: Path) -> None:
         assert "tenant vision may ask for 4 at most" in refusal(
             submit(ann, {"tenant": "vision", "priority": 5})
         )
-        assert submit(ann, {"priority": 5}).status == 201
+        # Without a tenant, its limits would not hold.
+        assert "tenant: ann has to name a tenant; allowed: vision" in refusal(submit(ann, {"priority": 5}))
+        assert submit(ann, {"tenant": "vision", "priority": 4}).status == 201
         in_vision = a_request(tenant="vision")
         api.store.submit(
             [Submission("carl", in_vision), Submission("carl", a_request(environment={"tenant": "vision"}))]
         )
-        assert submit(ann, {"tenant": "vision"}, {"tenant": "vision"}).status == 201
+        assert submit(ann, {"tenant": "vision"}).status == 201
         assert "tenant vision may have 3 jobs" in refusal(submit(ann, {"tenant": "vision"}))
-        assert api.store.counts()[State.QUEUED] == 2 + 4 + 1 + 2 + 2
+        assert api.store.counts()[State.QUEUED] == 2 + 4 + 1 + 2 + 1
+
+
+def test_a_user_of_no_tenant_submits_without_one(tmp_path: Path) -> None:
+    own = Limits.model_validate({"users": {"ann": {"tenants": []}}})
+    store = Store.open(store_url(tmp_path))
+    assert not list(exceeded(own, "ann", [a_request()], store))
+    (problem,) = exceeded(own, "ann", [a_request(tenant="a")], store)
+    store.close()
+    assert problem.what == "ann may not use this tenant; allowed: none"

@@ -109,11 +109,12 @@ def test_a_job_submitted_elsewhere_runs_and_is_closed(world: SiteWorld) -> None:
     ("limit", "fields", "words"),
     [
         (UserLimit(tenants=("vision",)), {"tenant": "speech"}, "tenant: found speech; ann may not use this"),
+        (UserLimit(tenants=("vision",)), {}, "tenant: ann has to name a tenant; allowed: vision"),
         (UserLimit(max_jobs=0), {}, "ann may have 0 jobs that have not ended, has 0, and this submits 1"),
         (UserLimit(), {"priority": 5.0}, "priority: found 5.0; fifo"),
         (UserLimit(), {"gpus": 2, "min_gpus": 1}, "min_gpus: found 1; fifo"),
     ],
-    ids=["tenant", "jobs", "priority", "sizes"],
+    ids=["tenant", "no tenant", "jobs", "priority", "sizes"],
 )
 def test_what_muster_would_refuse_is_not_taken(
     world: SiteWorld, limit: UserLimit, fields: dict[str, Any], words: str
