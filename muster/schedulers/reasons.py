@@ -84,7 +84,10 @@ _KINDS = (
     Reason(
         "over_limit", "its tenant may hold at most {limit} at once, and it needs {needs}", "limit", "needs"
     ),
-    Reason("not_selected", "others were worth more to the goal this time"),
+    Reason(
+        "not_selected",
+        f"others hold the {_BESIDE_GPUS} beside free GPUs, or were worth more to the goal this time",
+    ),
     Reason("waits_its_turn", "it shares GPUs in turns and another's turn is on"),
     Reason(
         "delay_timer",

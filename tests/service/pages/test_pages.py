@@ -47,6 +47,26 @@ def run_job(api: Serving, job: int, node: str = "node-0", gpus: tuple[int, ...] 
         api.store.commit(changes)
 
 
+@pytest.mark.parametrize(
+    ("message", "box", "command"),
+    [
+        ("rank 2 ended with status 1", "logs?rank=2", "muster logs --rank 2 1"),
+        ("rank 0 ended with status 1", "logs?rank=0", "muster logs 1"),
+        ("cancelled as asked", "logs?rank=0", "muster logs 1"),
+    ],
+)
+def test_output_is_of_the_process_that_failed(
+    api: Serving, log_in: LogIn, message: str, box: str, command: str
+) -> None:
+    api.store.submit([Submission("ann", a_request())])
+    api.store.commit(StoreChanges(jobs={1: {"state": State.FAILED, "finished": 1.0, "message": message}}))
+    page = api.ask("GET", "/jobs/1", headers=log_in("ann"), tcp=True).body.decode()
+    assert f'data-log="/v1/jobs/1/{box}"' in page
+    assert f"<code>{command}</code>" in page
+    why = api.ask("GET", "/v1/jobs/1/why", headers=log_in("ann"), tcp=True).json
+    assert why["sentences"][-1] == f"What it wrote: `{command}`."
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_need_a_login(api: Serving, path: str) -> None:
     answer = api.ask("GET", path, tcp=True)

@@ -243,7 +243,7 @@ async function followLog(box) {
   while (box.isConnected) {
     const answer = document.hidden
       ? null
-      : await fetch(`${box.dataset.log}?offset=${offset}&limit=${LOG_PIECE}`).catch(() => null);
+      : await fetch(`${box.dataset.log}&offset=${offset}&limit=${LOG_PIECE}`).catch(() => null);
     const bytes = answer?.ok ? new Uint8Array(await answer.arrayBuffer()) : null;
     if (answer && bytes?.length) {
       const fromEnd = offset < 0;
@@ -264,12 +264,23 @@ async function followLog(box) {
   }
 }
 
+/** Follow each output on the page once: another one comes where a process other than the first ends the job. */
+function followLogs() {
+  for (const box of document.querySelectorAll("[data-log]:not([data-followed])")) {
+    box.setAttribute("data-followed", "");
+    void followLog(/** @type {HTMLElement} */ (box));
+  }
+}
+
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && Date.now() - fetchedAt > LEAST_PAUSE_MS) void refresh();
 });
-document.addEventListener("muster:refreshed", () => void loadParts());
+document.addEventListener("muster:refreshed", () => {
+  followLogs();
+  void loadParts();
+});
 setInterval(tick, 1_000);
 tick();
-for (const box of document.querySelectorAll("[data-log]")) void followLog(/** @type {HTMLElement} */ (box));
+followLogs();
 void loadParts();
 follow();
