@@ -73,10 +73,12 @@ def _record(store: Store, status: DaemonStatus) -> Record:
         for row in rows
         if row.state is State.QUEUED and row.reason in REASONS_BY_NAME and row.reason != "placed"
     ]
+    # The others only note how many jobs wait and what is free.
+    decisions = [row for row in store.decisions() if row["started"] or row["stopped"] or row["changed"]]
     return Record(
         jobs=pl.DataFrame(jobs, schema=JOBS),
         compact_allocations=CompactTable(pl.DataFrame(allocations, schema=ALLOCATIONS)),
-        decisions=pl.DataFrame(store.decisions(), schema=DECISIONS),
+        decisions=pl.DataFrame(decisions, schema=DECISIONS),
         compact_reasons=CompactTable(pl.DataFrame(reasons, schema=REASONS)),
         run=_described(status, len(rows), store, now),
     )

@@ -91,7 +91,7 @@ def usage(
     _: CallerHere,
     since: Annotated[float, Query(allow_inf_nan=False, description="Unix seconds.")],
 ) -> dict[str, Any]:
-    """List how many GPUs were held and how many jobs waited after each decision from then on, at most 600 points."""
+    """List how many GPUs were held and how many jobs waited, from then on whenever that changed, at most 600 points."""
     store, cluster = service.store, service.status.cluster
     found = store.decisions(since - store.origin)
     step = max(1, -(-len(found) // _POINTS))

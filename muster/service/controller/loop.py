@@ -146,6 +146,7 @@ class Controller:
             self._status.deciding = True
             self._planner.decide(now)
             now = self._store.now()
+        self._planner.note_use(now)
         self._executor.carry_out(now)
         failures += self._write_and_send()
         if looks and not failures and self._commands.all_ended:

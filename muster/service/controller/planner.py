@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from muster.cluster.ledger_arrays import WHOLE
+from muster.cluster.ledger_arrays import MICRO, WHOLE
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.runtime.scheduler_memory import from_bytes, to_bytes
 from muster.runtime.snapshots.taken import TakenSnapshot
@@ -37,6 +37,15 @@ _LONGEST_LEAD = 5.0
 """Seconds by which a decision may come before its time."""
 _SHORTEST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 """Seconds after which a scheduler that failed is asked again: at first, and at last if nothing new happens."""
+_BETWEEN_NOTES = 5.0
+"""Seconds between two lines of what is in use, where no decision has changed it."""
+_NOTHING_DECIDED: Mapping[str, float | None] = {
+    "started": 0,
+    "stopped": 0,
+    "changed": 0,
+    "value": None,
+    "bound": None,
+}
 _FREE = ("free_gpus", "free_cpus", "free_memory_gb", "free_storage_gb_per_s")
 _FITS_NOWHERE = reason(FITS_NOWHERE).name
 _GPU_NOT_PARTED = reason(GPU_NOT_PARTED).name
@@ -64,6 +73,9 @@ class Planner:
         self._state = self._remembered()
         self._begins = True
         """Whether no decision has come yet that the memory is of."""
+        self._noted: Mapping[str, float] = {}
+        """What the newest line of decisions says of jobs and free resources, and when it was written."""
+        self._noted_at = -inf
 
     def begin_again(self) -> None:
         """The cluster is another one: go on with what the scheduler's state says of it."""
@@ -122,7 +134,7 @@ class Planner:
         self._wake_on, self._timer = answer.decision.wake_on, answer.decision.next_wake
         self._rests_until = self._store.now() + _rest(answer.seconds)
         self._status.blocked_by = Blockers(snapshot, answer.decision)
-        self._apply(answer, index, moment)
+        self._apply(answer, moment)
         self._not_begun_yet(not_begun, moment)
         self._lend(answer, index, moment)
         self._explain(answer.decision, index, moment)
@@ -198,7 +210,7 @@ class Planner:
         self._status.decision_failures += 1
         self._status.failing = Failing(since, count, words)
 
-    def _apply(self, answer: Decided, index: Ints, now: float) -> None:
+    def _apply(self, answer: Decided, now: float) -> None:
         """Carry the decision out in the ledger, and note what it changes."""
         columns, plan = self._jobs.columns, answer.decision
         for action in actions_of(plan, columns.ledger):
@@ -216,13 +228,25 @@ class Planner:
             if new and not self._runs_as_planned(job):
                 columns.not_begun(job, now)
         if started or stopped or changed:
-            waiting = int(np.count_nonzero(plan.reasons))
-            free = dict(zip(_FREE, columns.ledger.free().tolist()[:BUILT_IN_COUNT], strict=True))
-            counts = {"running": len(index) - waiting, "waiting": waiting}
-            counts |= {"started": started, "stopped": stopped, "changed": changed}
-            self._jobs.changes.decisions.append(
-                {"time_seconds": now, **counts, **free, "value": plan.value, "bound": plan.bound}
-            )
+            counts = {"started": started, "stopped": stopped, "changed": changed}
+            self._note(self._use(), now, counts | {"value": plan.value, "bound": plan.bound})
+
+    def note_use(self, now: float) -> None:
+        """Note how many jobs run and wait, and what is free, where that has changed without a decision that did it."""
+        if now >= self._noted_at + _BETWEEN_NOTES and (use := self._use()) != self._noted:
+            self._note(use, now, _NOTHING_DECIDED)
+
+    def _use(self) -> Mapping[str, float]:
+        """How many jobs run and wait by the plan, and what no job holds then, on drained nodes too."""
+        columns, active = self._jobs.columns, self._jobs.active
+        running = len(active & columns.plan.keys())
+        unheld = columns.ledger.free() + columns.ledger.books.nodes["unavailable"].sum(axis=0) / MICRO
+        free = dict(zip(_FREE, unheld.tolist()[:BUILT_IN_COUNT], strict=True))
+        return {"running": running, "waiting": len(active) - running, **free}
+
+    def _note(self, use: Mapping[str, float], now: float, decided: Mapping[str, float | None]) -> None:
+        self._noted, self._noted_at = use, now
+        self._jobs.changes.decisions.append({"time_seconds": now, **use, **decided})
 
     def _runs_as_planned(self, job: int) -> bool:
         """Whether a start of it is where it is to be, and not on its way out."""

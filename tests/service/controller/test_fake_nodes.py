@@ -103,6 +103,30 @@ class World:
         self.begin()
 
 
+def test_what_is_held_and_waits_is_noted_without_a_start(tmp_path: Path) -> None:
+    """Jobs that come to a full cluster start nothing, and none starts when the last ones have ended."""
+    world = World(tmp_path, "fifo")
+    world.store.submit([Submission("ann", a_job(30)) for _ in range(4)])
+    world.turn(1.0)
+    late = world.store.submit([Submission("ann", a_job(30)) for _ in range(3)])
+    for _ in range(8):
+        world.turn(1.0)
+    noted = [(row["running"], row["waiting"], row["free_gpus"]) for row in world.store.decisions()]
+    assert noted == [(4, 0, 0.0), (4, 3, 0.0)]
+    for job in late:
+        world.store.request_state(job, StateRequest.HOLD)
+    for _ in range(60):
+        world.turn(1.0)
+    row = world.store.decisions()[-1]
+    assert (row["running"], row["waiting"], row["free_gpus"]) == (0, 0, 4.0)
+    world.store.drain("node-1", drained=True)
+    count = len(world.store.decisions())
+    for _ in range(30):
+        world.turn(1.0)
+    assert len(world.store.decisions()) == count
+    world.store.close()
+
+
 @pytest.mark.parametrize("scheduler", ["srtf+tune-plus", "las+tune-plus", "srtf"])
 def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, scheduler: str) -> None:
     """A decision that falls into these seconds finds the GPUs given to those who wait for them."""
