@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+import numpy as np
+
 from muster.cluster import Cluster
 from muster.formatting import counted, duration, enumerated
-from muster.schedulers.reasons import NEEDS, PROTECTED, REASONS, reason
-from muster.service.daemon_status import DaemonStatus
+from muster.schedulers.reasons import NEEDS, PROTECTED, REASONS, RESERVED, reason
+from muster.service.daemon_status import DaemonStatus, LastDecision
 from muster.service.engines.clocks import NOTABLE_SECONDS
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, State
 
-_PROTECTED = reason(PROTECTED)
+_SECONDS = "seconds"
+_COUNT_DOWN = (reason(PROTECTED), reason(RESERVED))
+"""Reasons with a moment to come, as seconds from the decision on."""
 _NAMED_AT_MOST = 5
 
 
-def describe_reason(row: JobRow, now: float, drained: Sequence[str] = ()) -> str:
+def describe_reason(
+    row: JobRow, now: float, drained: Sequence[str] = (), last: LastDecision | None = None
+) -> str:
     """Empty for a job that does not wait; `now` is in seconds of the store's clock.
 
-    Nothing starts on the `drained` nodes.
+    Nothing starts on the `drained` nodes. The reason's numbers are those of the `last` decision, where it is known.
     """
     if row.state is not State.QUEUED or row.reason not in REASONS:
         return ""
     if row.reason == "placed":
         return "it has a place and begins as soon as the GPUs are empty"
     kind = reason(REASONS[row.reason])
-    figures = dict(row.reason_parameters)
+    known, since = reason_figures(row, last)
+    figures = dict(known)
     # Noted as of the decision: some of these seconds have passed.
-    if kind is _PROTECTED and kind.b in figures:
-        figures[kind.b] = max(figures[kind.b] - (now - row.reason_since), 0.0)
+    if kind in _COUNT_DOWN and _SECONDS in figures:
+        figures[_SECONDS] = max(figures[_SECONDS] - (now - since), 0.0)
     at_least = figures.get(NEEDS, inf) < row.usual_gpus * row.request.gpu_share
     words = kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf), at_least=at_least)
     return f"{words}; {_are(drained, 'drained')}" if drained else words
+
+
+def reason_figures(row: JobRow, last: LastDecision | None) -> tuple[Mapping[str, float], float]:
+    """The numbers of a waiting job's reason, and of which moment they are.
+
+    The store has those of the first decision that gave the reason.
+    """
+    noted = row.reason_parameters, row.reason_since
+    if last is None:
+        return noted
+    index, decision = last.taken.index, last.decision
+    at = int(np.searchsorted(index, row.id))
+    if at == len(index) or index[at] != row.id:
+        return noted
+    kind = reason(int(decision.reasons[at]))
+    if kind.name != row.reason:
+        return noted
+    figures = kind.parameters(float(decision.reason_a[at]), float(decision.reason_b[at]))
+    return figures, last.taken.snapshot.now
 
 
 def describe_refusal(row: JobRow, status: DaemonStatus, now: float) -> str:

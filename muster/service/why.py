@@ -25,7 +25,13 @@ from muster.service.simulated_queue import GUESSED_SECONDS
 from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, AllocationInterval, Caller, JobRow, Phase, State, StateRequest
-from muster.service.waiting import ClosedNodes, describe_reason, describe_refusal, nothing_starts
+from muster.service.waiting import (
+    ClosedNodes,
+    describe_reason,
+    describe_refusal,
+    nothing_starts,
+    reason_figures,
+)
 from muster.simulation.start_estimates import StartEstimate
 from muster.workload.jobs import nodes_allowed
 
@@ -94,7 +100,7 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         *nothing_starts(status, asker, now),
         f"Job {row.id} ({row.request.name}, {gpus(row.usual_gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
-        *(_refused(row, status, now) or [f"{_sentence(row, now, estimate.seen.closed.drained)}."]),
+        *(_refused(row, status, now) or [f"{_sentence(row, now, estimate.seen.closed.drained, status)}."]),
         *_what_it_keeps(row),
         *_what_else_it_needs(row),
         *_what_is_not_here(row, status),
@@ -111,7 +117,7 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         row.state,
         sentences,
         row.reason,
-        row.reason_parameters,
+        reason_figures(row, status.last_decision)[0],
         ahead=[job for job in ahead if job in seen],
         ahead_count=len(ahead),
         holders=[job for job in holders if job in seen],
@@ -226,9 +232,9 @@ def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:
     ]
 
 
-def _sentence(row: JobRow, now: float, drained: Sequence[str]) -> str:
+def _sentence(row: JobRow, now: float, drained: Sequence[str], status: DaemonStatus) -> str:
     """The scheduler's own reason."""
-    words = describe_reason(row, now, drained)
+    words = describe_reason(row, now, drained, status.last_decision)
     if row.deaths == 1:
         words += "; its last start was cut short, so the next one is delayed"
     elif row.deaths > 1:

@@ -21,6 +21,12 @@ def test_the_seconds_of_a_protection_run_down(now: float, seconds: str) -> None:
     assert f"may be interrupted in {seconds} s at the earliest" in describe_reason(row, now)
 
 
+def test_the_seconds_to_a_planned_start_run_down() -> None:
+    figures = {"seconds": 3600.0}
+    row = JobRow(1, "ann", REQUEST, 0.0, reason="reserved", reason_parameters=figures, reason_since=NOTED)
+    assert "backfill plans its start in 30.0 min" in describe_reason(row, NOTED + 1800)
+
+
 def test_the_figures_of_other_reasons_stay() -> None:
     row = JobRow(
         1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -575,15 +575,14 @@ def jobs_of(
         held.setdefault(interval.job, []).append(entry | {"since": store.origin + interval.since})
     now = store.now()
     return [
-        _job(row, held.get(row.id, []), store.origin, now, drained)
+        _job(row, held.get(row.id, []), store.origin)
+        | {"reason_text": describe_reason(row, now, drained, status.last_decision)}
         | {"refusal": describe_refusal(row, status, now)}
         for row in rows
     ]
 
 
-def _job(
-    row: JobRow, holds: list[dict[str, Any]], origin: float, now: float, drained: Sequence[str]
-) -> dict[str, Any]:
+def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, Any]:
     return {
         "job_id": row.id,
         "user": row.user,
@@ -616,7 +615,6 @@ def _job(
         "preemptions": row.preemptions,
         "moves": row.moves,
         "reason": row.reason,
-        "reason_text": describe_reason(row, now, drained),
         "reason_since": origin + row.reason_since,
         "status": row.status,
         "message": row.message,

@@ -134,6 +134,21 @@ def test_another_scheduler_leaves_out_what_it_does_not_serve(tmp_path: Path) -> 
     world.store.close()
 
 
+def test_the_numbers_of_a_reason_are_of_the_last_decision(tmp_path: Path) -> None:
+    world = world_on(tmp_path, "fifo", "1x4gpu,12cpu,100gb")
+    for steps in (5, 1000):
+        submitted(world, gpus=2, steps=steps)
+    world.turn(1.0)
+    gang = submitted(world, gpus=4)
+    world.turn(1.0)
+    assert "It needs 4 GPUs and 0 are free." in why(world, gang)
+    for _ in range(10):
+        world.turn(1.0)
+    assert row_of(world, gang).reason_parameters == {"needs": 4.0, "free": 0.0}
+    assert "It needs 4 GPUs and 2 are free." in why(world, gang)
+    world.store.close()
+
+
 def test_why_names_an_end_that_gives_back_what_the_job_may_use(tmp_path: Path) -> None:
     world = world_on(tmp_path, "quota+fifo", OLD)
     world.policy = live_scheduler("quota+fifo", {"limits": "a:1"}, 20.0)
