@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
+from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 
 import numpy as np
 
 from muster.cluster import ledger_arrays as b
 from muster.cluster import ledger_steps as steps
-from muster.cluster.description import Cluster
+from muster.cluster.description import MAX_GPUS_PER_NODE, Cluster
 from muster.cluster.ledger_arrays import (
     CPU,
     GPU,
@@ -47,6 +49,7 @@ _REFUSALS = {
     b.UNFIT_AMOUNT: "the node has less of a resource free",
     b.UNFIT_EVEN: "the engine gives a job as many GPUs on each of its nodes",
 }
+_AMOUNTS = ("cpus", "memory_gb", "storage_gb_per_s")
 
 
 class DoesNotFit(Exception):
@@ -196,9 +199,15 @@ class Ledger:
         self._before = np.full(len(self.books.heads), -2)
 
     def put(self, job: int, shares: Iterable[NodeAllocation]) -> None:
-        """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""
+        """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not.
+
+        ValueError for a job that there is not, and for a share that no node could hold.
+        """
         self._check_writable()
         shares = list(shares)
+        self.check_jobs(job, job)
+        for share in shares:
+            _check_share(share)
         books = self.reserve(len(shares), 2)
         mark = int(books.totals[b.ENTRIES])
         steps.release_job(books, job)
@@ -212,6 +221,12 @@ class Ledger:
         if refusal < 0:
             steps.undo_to(books, mark)
             raise DoesNotFit(f"job {job} on {shares}: {_REFUSALS[refusal]}")
+
+    def check_jobs(self, first: int, last: int) -> None:
+        """ValueError unless the jobs of both numbers exist; compiled code does not look."""
+        for job in (first, last):
+            if not 0 <= index(job) < len(self.books.heads):
+                raise ValueError(f"there is no job {job}; allowed: 0 to {len(self.books.heads) - 1}")
 
     def hold_back(self, held: NodeAllocation, *, any_gpus: bool) -> None:
         """Keep what others hold on a node from all jobs, instead of what was kept there before; as far as it is free.
@@ -253,6 +268,8 @@ class Ledger:
     def carry_out(self, changes: Changes) -> None:
         """Give the jobs of the changes what they hold after them; `DoesNotFit` and no change if that does not fit."""
         self._check_writable()
+        if len(changes.jobs):
+            self.check_jobs(changes.jobs.min(), changes.jobs.max())
         books = self.reserve(len(changes.rows), 2 * len(changes.jobs))
         mark = int(books.totals[b.ENTRIES])
         refusal = int(steps.carry_out(books, *changes))
@@ -373,7 +390,8 @@ class Transaction:
         steps.undo_to(self.ledger.books, mark)
 
     def release(self, job: int) -> None:
-        """Take all a job holds away from it."""
+        """Take all a job holds away from it; ValueError for a job that there is not."""
+        self.ledger.check_jobs(job, job)
         steps.release_job(self.ledger.reserve(0, 1), job)
 
     def put(self, job: int, shares: Iterable[NodeAllocation]) -> None:
@@ -387,6 +405,26 @@ class Transaction:
     def take_changes(self) -> Changes:
         """What each job holds after the steps so far, where that differs from the beginning; the steps are undone."""
         return self.ledger.take_changes(int(self.ledger.books.totals[b.ROWS_USED]) - self._rows_used)
+
+
+def _check_share(share: NodeAllocation) -> None:
+    """ValueError for what no node could hold: the same GPU twice, or less than nothing of a resource."""
+    ids, most = share.gpu_ids, MAX_GPUS_PER_NODE - 1
+    for name, right, allowed in (
+        ("node", isinstance(share.node, int | np.integer), "the number of a node"),
+        (
+            "gpu_ids",
+            len(set(ids)) == len(ids) and all(0 <= index(gpu) <= most for gpu in ids),
+            f"numbers of GPUs from 0 to {most}, each once",
+        ),
+        ("milli", 0 < share.milli <= WHOLE, f"1 to {WHOLE}"),
+        ("role", share.role in (b.WORKER, b.SERVER), f"{b.WORKER} (worker) or {b.SERVER} (server)"),
+        ("further", len(share.further) == len(FURTHER), f"{len(FURTHER)} amounts"),
+        *((one, 0 <= getattr(share, one) < inf, "a number from 0 on") for one in _AMOUNTS),
+        ("further", all(0 <= amount < inf for amount in share.further), "numbers from 0 on"),
+    ):
+        if not right:
+            raise ValueError(f"{name}: found {getattr(share, name)}; allowed: {allowed}")
 
 
 def _write_row(books: Books, row: int, share: NodeAllocation) -> None:

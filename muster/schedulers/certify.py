@@ -23,7 +23,7 @@ from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.placed import placed_bound
 from muster.schedulers.allocation.pooled import pooled
-from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, Trigger
+from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, Trigger, checked_answer
 from muster.schedulers.reasons import NOT_CONSIDERED, PLACED
 from muster.schedulers.workers_and_servers.certificate import certified
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
@@ -58,7 +58,8 @@ class Certified:
             decide = self.inner.decide
             if isinstance(self.inner, PeriodicScheduler):
                 decide = partial(certified, self.inner)
-            decision, inner = decide(replace(snapshot, triggers=asked.unseen), asked.inner)
+            answer = decide(replace(snapshot, triggers=asked.unseen), asked.inner)
+            decision, inner = checked_answer(self.inner, answer)
             asked = _Asked(inner, decision.wake_on, decision.next_wake, decision.stable_until)
         else:
             decision = _as_it_is(snapshot, asked)

@@ -18,6 +18,7 @@ from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.decision import Decision, Proposal, Trigger
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
+from muster.schedulers.user_code import method_problem
 from muster.speed.demands import ResourceProfiles
 from muster.speed.network.forms import PlacementShapes
 from muster.workload.jobs import RUNNING, WAITING, JobTable
@@ -43,6 +44,7 @@ __all__ = [
     "State",
     "Trigger",
     "asked_for_decision",
+    "checked_answer",
 ]
 
 
@@ -446,7 +448,17 @@ def asked_for_decision(scheduler: Scheduler, snapshot: Snapshot, state: State) -
         array.flags.writeable = False
     try:
         with snapshot.ledger.read_only():
-            return scheduler.decide(snapshot, state)
+            return checked_answer(scheduler, scheduler.decide(snapshot, state))
     finally:
         for array in arrays:
             array.flags.writeable = True
+
+
+def checked_answer(scheduler: Scheduler, answer: Any) -> tuple[Decision, State]:
+    """The answer of a scheduler if it is a decision and a state; anything else is refused."""
+    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], Decision):
+        return answer
+    found = type(answer).__name__
+    if isinstance(answer, tuple) and not isinstance(answer, Decision):
+        found = f"({', '.join(type(one).__name__ for one in answer)})"
+    raise method_problem(scheduler, "decide", "allowed: a Decision and the next state", found)

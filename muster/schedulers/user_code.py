@@ -12,6 +12,8 @@ from typing import Any
 from muster.problems import InputError, Problem, Unable
 
 DEBUG_HINT = "MUSTER_DEBUG=1 shows the traceback"
+_DECIDING = ("decide", "allocate")
+"""The methods that write into a decision: the one of a whole scheduler, and of a gang allocator."""
 _files: dict[str, str] = {}
 """Files of policies that were loaded in this process, and how the user wrote their names."""
 
@@ -50,23 +52,37 @@ def errors_of_policies() -> Iterator[None]:
 
 def plan_problem(scheduler: object, message: str) -> Problem | None:
     """The problem of a plan that no scheduler may make, with the user's file; None if no part is a user's."""
-    for policy in (scheduler, *getattr(scheduler, "parts", ())):
-        methods = vars(type(policy))
-        codes = {name: method.__code__ for name, method in methods.items() if inspect.isfunction(method)}
-        for code in codes.values():
-            if code.co_filename in _files:
-                row = codes["decide"].co_firstlineno if "decide" in codes else None
-                return Problem(_files[code.co_filename], message, row=row)
+    for policy in _policies(scheduler):
+        codes = {
+            name: method.__code__ for name, method in inspect.getmembers(type(policy), inspect.isfunction)
+        }
+        theirs = {name: code for name, code in codes.items() if code.co_filename in _files}
+        if theirs:
+            decides = next((theirs[name] for name in _DECIDING if name in theirs), None)
+            file = (decides or next(iter(theirs.values()))).co_filename
+            return Problem(_files[file], message, row=decides.co_firstlineno if decides else None)
     return None
+
+
+def has_own_code(scheduler: object) -> bool:
+    """Whether the scheduler or one of its parts does not come with Muster."""
+    return any(type(policy).__module__.partition(".")[0] != "muster" for policy in _policies(scheduler))
+
+
+def _policies(scheduler: object) -> tuple[object, ...]:
+    """The scheduler, the one that it asks and adds a certificate to, and their parts."""
+    inner = getattr(scheduler, "inner", scheduler)
+    return scheduler, inner, *getattr(inner, "parts", ())
 
 
 def method_problem(policy: object, method: str, what: str, found: object = None) -> InputError:
     """What is wrong with the answer of a policy's method, with its file and line where it is a user's."""
     name = getattr(policy, "name", "") or type(policy).__name__
+    whose = f"{method} of {'scheduler' if hasattr(policy, 'decide') else 'order'} {name}"
     defined: Any = getattr(type(policy), method)
     file = inspect.getsourcefile(defined) or ""
     if file not in _files:
-        return InputError(Problem(f"{method} of order {name}", what, found=found))
+        return InputError(Problem(whose, what, found=found))
     row = inspect.getsourcelines(defined)[1]
     seen = "" if found is None else f"found {found}; "
-    return InputError(Problem(_files[file], f"{method} of order {name}: {seen}{what}", row=row))
+    return InputError(Problem(_files[file], f"{whose}: {seen}{what}", row=row))

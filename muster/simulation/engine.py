@@ -35,6 +35,7 @@ from muster.runtime.allocation_lifecycle import (
     PendingArray,
     RestartModel,
 )
+from muster.runtime.checked_decisions import check_decision
 from muster.runtime.records import DECISIONS
 from muster.schedulers.compiled import compiled_form
 from muster.schedulers.composed_core import CompiledScheduler
@@ -50,6 +51,7 @@ from muster.schedulers.contract import (
     asked_for_decision,
 )
 from muster.schedulers.reasons import NOT_CONSIDERED
+from muster.schedulers.user_code import has_own_code
 from muster.simulation.event_loop import EventLoop
 from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
@@ -419,11 +421,19 @@ class SimulationEngine:
         self._pending = 0
         began = time.perf_counter()
         plan, self._state = asked_for_decision(self._scheduler, snapshot, self._state)
+        if has_own_code(self._scheduler):
+            self._check(plan, snapshot)
         self._decision_seconds.append(time.perf_counter() - began)
         self.noted.update(plan.notes)
         self._check_for_standstill(self._apply(plan, index, now), snapshot.triggers, now)
         self._stable_until, self._next_wake = plan.stable_until, plan.next_wake
         self._wake_on = plan.wake_on
+
+    def _check(self, plan: Decision, snapshot: Snapshot) -> None:
+        try:
+            check_decision(plan, snapshot)
+        except ValueError as error:
+            raise PlanRefused(f"{self._scheduler.name}: {error}") from error
 
     def _check_for_standstill(self, changed: bool, triggers: int, now: float) -> None:
         """Refuse a plan if its scheduler asks for another decision at the same moment again and again."""
@@ -440,8 +450,6 @@ class SimulationEngine:
         """Carry a plan out; whether any job starts, stops or changes."""
         books = self.ledger.books
         totals = books.totals
-        if len(plan.reasons) != len(index):
-            raise PlanRefused(f"{self._scheduler.name}: {len(plan.reasons)} reasons for {len(index)} jobs")
         if len(plan.changes.jobs):
             books = self.ledger.reserve(len(plan.changes.rows), 2 * len(plan.changes.jobs))
             refusal, broken = keep.place_changes(books, self._asked, *plan.changes)
