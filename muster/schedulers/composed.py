@@ -25,9 +25,14 @@ from muster.schedulers.parts import (
     Ranking,
     checked_keys,
     checked_margin,
+    checked_moment,
     checked_quantum,
     described,
+    keys_of,
     named,
+    next_tick_of,
+    options_of,
+    ranking_of,
 )
 from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.job_columns import job_columns, reason_columns
@@ -64,7 +69,7 @@ class IndependentAllocator(GangAllocator):
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
         jobs = snapshot.jobs
-        resource_options = self.allocation.resource_options(snapshot, jobs)
+        resource_options = options_of(self.allocation, snapshot, jobs)
         if snapshot.table.some_request and (without_gpus := jobs.gpus == 0).any():
             resource_options = (
                 np.repeat(resource_options, len(jobs), axis=0)
@@ -158,7 +163,7 @@ class Composed:
             if snapshot.jobs.leased:
                 self._lend(snapshot, plan)
             if len(snapshot.jobs):
-                tick = self.order.next_tick(snapshot, state["order"])
+                tick = next_tick_of(self.order, snapshot, state["order"])
                 plan.next_wake, plan.stable_until = min(plan.next_wake, tick), min(plan.stable_until, tick)
             return plan.decision(), state
 
@@ -240,7 +245,7 @@ class Composed:
         assert isinstance(self.allocator, IndependentAllocator)
         jobs = snapshot.jobs
         runs_on = np.flatnonzero(jobs.running & (plan.reasons == PLACED))
-        needs = self.allocator.allocation.resource_options(snapshot, jobs)
+        needs = options_of(self.allocator.allocation, snapshot, jobs)
         return migrate(snapshot, runs_on, needs)
 
     def _keys(
@@ -254,8 +259,7 @@ class Composed:
             # A key goes by the job's own columns: those of other running jobs are of no use here.
             some = snapshot.jobs.at(candidates)
             return checked_keys(self.order, self.order.key(some), some), memory
-        keys, memory = self.order.keys(snapshot, memory)
-        keys = checked_keys(self.order, keys, snapshot.jobs)
+        keys, memory = keys_of(self.order, snapshot, memory)
         if candidates is not None:
             return keys[candidates], memory
         margin = checked_margin(self.order, keys) if self.allocator.spares_running else 1.0
@@ -304,7 +308,7 @@ class Composed:
         if not self.preemptive:
             pinned |= snapshot.resizable
         for selection in self.selections:
-            ranking = selection.select(snapshot, ranked, pinned)
+            ranking = ranking_of(selection, snapshot, ranked, pinned)
             ranked = ranking.ranked
             _take_over(plan, ranking)
             log_phase(snapshot, f"excluded by {selection.name}", ranking.excluded)
@@ -435,7 +439,8 @@ class Composed:
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
             quantum = checked_quantum(self.order)
-            overtaken = self.order.next_rank_change(snapshot, keys, running, waiting, memory) - _INSTANT
+            moment = self.order.next_rank_change(snapshot, keys, running, waiting, memory)
+            overtaken = checked_moment(self.order, "next_rank_change", moment) - _INSTANT
             if _IN_VAIN[plan.reasons].any() or (self.allocator.by_order and not self.order.static_priority):
                 overtaken = -inf
             if jobs.leased:

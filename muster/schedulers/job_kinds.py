@@ -6,7 +6,10 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Ints
 from muster.schedulers.contract import Snapshot
-from muster.schedulers.parts import Allocation
+from muster.schedulers.parts import (
+    Allocation,
+    options_of,
+)
 from muster.schedulers.placement.job_columns import PROPORTIONAL
 
 
@@ -17,7 +20,7 @@ def kinds(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Ints, Ints]
     those that are not in the snapshot count as of the first kind.
     """
     asked, index = snapshot.table.asked, snapshot.jobs.index
-    needs = allocation.resource_options(snapshot, snapshot.jobs)[:, 0]
+    needs = options_of(allocation, snapshot, snapshot.jobs)[:, 0]
     if (needs == PROPORTIONAL).all():
         needs = needs[:1]
     columns = [asked[name][index] for name in ("gpus", "milli", "constraint")] + list(needs.T)

@@ -42,9 +42,11 @@ from muster.schedulers.parts import (
     GangAllocator,
     Order,
     Part,
-    checked_keys,
     described,
+    keys_of,
     named,
+    options_of,
+    ranking_of,
 )
 from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.delay_scheduling import (
@@ -144,19 +146,18 @@ class Leased:
         urgent = ~ended & (overdue_from <= now)
         ranked, memory = bidders, state["order"]
         if len(bidders) > 1 or memory is not None:
-            keys, memory = self.order.keys(snapshot, memory)
-            keys = checked_keys(self.order, keys, jobs)
+            keys, memory = keys_of(self.order, snapshot, memory)
             longest = np.where(urgent, since, inf)
             ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
         log_phase(snapshot, "lease ended", lambda: ended)
         log_phase(snapshot, "ranked", lambda: ranked)
         books = snapshot.ledger.reserve(3 * snapshot.cluster.total_gpus + count, 6 * count)
         if self.resizing is not None:
-            lower_to(books, jobs.index, self.allocation.resource_options(snapshot, jobs))
+            lower_to(books, jobs.index, options_of(self.allocation, snapshot, jobs))
         released = np.full(count, -1)
         end_leases(books, jobs.index, bidders, ended, released)
         for selection in self.selections:
-            ranking = selection.select(snapshot, ranked, jobs.pinned)
+            ranking = ranking_of(selection, snapshot, ranked, jobs.pinned)
             ranked = ranking.ranked
             plan.reasons[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
@@ -201,7 +202,7 @@ class Leased:
     def _migrate(self, snapshot: Snapshot, plan: Proposal, ended: Bools) -> None:
         """Move jobs within their leases where that repays; if any moves, jobs that wait may find a place at once."""
         runs_on = np.flatnonzero(snapshot.jobs.running & ~ended)
-        needs = self.allocation.resource_options(snapshot, snapshot.jobs)
+        needs = options_of(self.allocation, snapshot, snapshot.jobs)
         moved, next_movable = migrate(snapshot, runs_on, needs)
         if moved and (plan.reasons != PLACED).any():
             next_movable = snapshot.now
@@ -226,7 +227,7 @@ class Leased:
     ) -> State:
         """Walk down the queue, and learn from the waits that were worth it before going on."""
         jobs, lease, timers = snapshot.jobs, self.timers.lease_seconds, self.timers
-        resource_options = self.allocation.resource_options(snapshot, jobs)
+        resource_options = options_of(self.allocation, snapshot, jobs)
         pause = lease if timers.learns else inf
         terms = LeaseTerms(snapshot.now, lease, pause, timers.fit == "published")
         columns = job_columns(snapshot)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isnan
 from typing import Any, ClassVar
 
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.resources import BUILT_IN_COUNT
+from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.formatting import counted
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Proposal, Scheduler, Snapshot, State
 from muster.schedulers.gpu_limits import GpuLimits
-from muster.schedulers.user_code import method_problem
+from muster.schedulers.user_code import has_own_code, method_problem
 
 DURATIONS = "durations"
 """The one kind of knowledge that a part may need and a world may lack: how much work a job has left."""
@@ -132,6 +132,26 @@ def checked_keys(order: Order, keys: Any, jobs: Jobs) -> Floats | Ints:
     return keys
 
 
+def checked_moment(order: Order, method: str, moment: Any) -> float:
+    """The moment that a method of an order answers, if it is a number; anything else is refused."""
+    if not isinstance(moment, int | float | np.number) or isnan(moment):
+        raise method_problem(order, method, "allowed: a number of seconds, inf or -inf", moment)
+    return float(moment)
+
+
+def next_tick_of(order: Order, snapshot: Snapshot, memory: State) -> float:
+    """When the keys of an order change for a reason of its own; what is no number is refused."""
+    return checked_moment(order, "next_tick", order.next_tick(snapshot, memory))
+
+
+def keys_of(order: Order, snapshot: Snapshot, memory: State) -> tuple[Floats | Ints, State]:
+    """The keys of an order, a number for each job, and what it remembers; anything else is refused."""
+    answer: Any = order.keys(snapshot, memory)
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise method_problem(order, "keys", "allowed: the keys and what it remembers", type(answer).__name__)
+    return checked_keys(order, answer[0], snapshot.jobs), answer[1]
+
+
 @dataclass(frozen=True)
 class Ranking:
     """The jobs to be served, by position in the view, and why the others are not."""
@@ -165,6 +185,22 @@ class AdmissionFilter(Part):
         raise NotImplementedError
 
 
+def ranking_of(part: AdmissionFilter, snapshot: Snapshot, ranked: Ints, pinned: Bools) -> Ranking:
+    """What a filter says of the ranked positions, each of them once at most; anything else is refused."""
+    ranking: Any = part.select(snapshot, ranked, pinned)
+    if not has_own_code(part):
+        return ranking  # type: ignore[no-any-return]
+    if not isinstance(ranking, Ranking):
+        raise method_problem(part, "select", "allowed: a Ranking", type(ranking).__name__)
+    for name in ("ranked", "excluded"):
+        found, allowed = getattr(ranking, name), f"{name}: allowed: positions of the ranked jobs, each once"
+        if not isinstance(found, np.ndarray) or found.dtype != np.int64 or found.ndim != 1:
+            raise method_problem(part, "select", f"{allowed}, in an array of int64", type(found).__name__)
+        if len(np.unique(found)) < len(found) or not np.isin(found, ranked).all():
+            raise method_problem(part, "select", allowed, found.tolist())
+    return ranking
+
+
 @dataclass(frozen=True)
 class Allocation(Part):
     """How much CPU, memory and storage a job gets with each of its GPUs."""
@@ -177,6 +213,19 @@ class Allocation(Part):
         One line serves all jobs where all are alike; `PROPORTIONAL` is the share of whatever node is tried.
         """
         raise NotImplementedError
+
+
+def options_of(part: Allocation, snapshot: Snapshot, jobs: Jobs) -> Ints:
+    """The amounts of an allocation for these jobs, jobs x rungs x resources; anything else is refused."""
+    options: Any = part.resource_options(snapshot, jobs)
+    allowed = f"allowed: an array of int64 of shape (1 or {len(jobs)}, rungs, {RESOURCE_COUNT})"
+    if not isinstance(options, np.ndarray):
+        raise method_problem(part, "resource_options", allowed, type(options).__name__)
+    right = options.ndim == 3 and len(options) in (1, len(jobs)) and options.shape[1] > 0
+    if options.dtype != np.int64 or not right or options.shape[2] != RESOURCE_COUNT:
+        found = f"{options.dtype} of shape {options.shape}"
+        raise method_problem(part, "resource_options", allowed, found)
+    return np.ascontiguousarray(options)
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,24 @@ from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import KNOWN
-from muster.schedulers.parts import AdmissionFilter, GangAllocator, Part, Placement
+from muster.schedulers.parts import (
+    AdmissionFilter,
+    Allocation,
+    Backfill,
+    GangAllocator,
+    Order,
+    Part,
+    Placement,
+)
 from muster.schedulers.presets import Preset, known_presets
-from muster.schedulers.user_code import load_error, register
+from muster.schedulers.user_code import (
+    check_policy,
+    class_problem,
+    errors_of_policies,
+    has_own_code,
+    load_error,
+    register,
+)
 
 SLOTS = ("admission", "queue_order", "backfill", "allocation", "placement")
 _PARTS = (*SLOTS, "joint")
@@ -71,6 +86,15 @@ _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
         "whether running jobs move to places with a faster network where that repays the interruption",
     ),
 }
+
+_METHODS: Mapping[type[Any], tuple[str, ...]] = {
+    Order: ("key", "keys"),
+    AdmissionFilter: ("select",),
+    Allocation: ("resource_options",),
+    GangAllocator: ("allocate",),
+    Backfill: ("scheduler",),
+}
+"""Of which methods a part has one of its own, by kind of part."""
 
 _LEASED_SETTINGS = ("promote_after_seconds", "migrate")
 """Those of them that a scheduler with delay timers has: its timers know the lease, which is never broken, and a job
@@ -510,9 +534,27 @@ def _made(kind: type[Any], settings: dict[str, str]) -> Any:
             if key in settings:
                 typed[name] = settings.pop(key)
                 given[name] = _parsed(annotation, typed[name], key)
+    with errors_of_policies():
+        made = _with_settings(kind, given, typed)
+        if has_own_code(made):
+            check_policy(made, _METHODS)
+    return made
+
+
+def _with_settings(kind: type[Any], given: Mapping[str, Any], typed: Mapping[str, str]) -> Any:
+    """A part with these values; one that it refuses is the user's problem, with the text as it was typed."""
+    needed = [
+        name
+        for name, one in inspect.signature(kind).parameters.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if missing := [name for name in needed if name not in given]:
+        raise class_problem(kind, f"{', '.join(missing)}: no default; allowed: settings that have one")
     try:
         return kind(**given)
     except ValueError as error:
+        if not given:
+            raise
         wrong = _wrong_settings(kind, given, str(error))
         found = ", ".join(typed[name] for name in wrong)
         raise InputError(Problem(f"--set {', '.join(wrong)}", str(error), found=found)) from error

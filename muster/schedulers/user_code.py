@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +15,10 @@ from muster.problems import InputError, Problem, Unable
 DEBUG_HINT = "MUSTER_DEBUG=1 shows the traceback"
 _DECIDING = ("decide", "allocate")
 """The methods that write into a decision: the one of a whole scheduler, and of a gang allocator."""
+_WHOLE = ("describe", "initial", "decide")
+"""The methods of a whole scheduler."""
+_DESCRIBED = {"name", "parts", "settings", "needs"}
+"""What `describe` states."""
 _files: dict[str, str] = {}
 """Files of policies that were loaded in this process, and how the user wrote their names."""
 
@@ -50,6 +55,35 @@ def errors_of_policies() -> Iterator[None]:
         raise InputError(Problem(_files[last.filename], what, row=last.lineno)) from error
 
 
+def class_problem(kind: type[Any], what: str) -> InputError:
+    """What is wrong with a class of a policy, with its file and line where it is a user's."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    if file not in _files:
+        return InputError(Problem("--scheduler", f"{kind.__name__}: {what}"))
+    return InputError(Problem(_files[file], f"{kind.__name__}: {what}", row=inspect.getsourcelines(kind)[1]))
+
+
+def check_policy(policy: Any, methods: Mapping[type[Any], tuple[str, ...]]) -> None:
+    """InputError unless a policy has a name and its methods; `methods` are those of a part, one of which is its own."""
+    kind = type(policy)
+    name = getattr(policy, "name", None)
+    if not isinstance(name, str) or not name:
+        raise class_problem(kind, f"name: found {name!r}; allowed: a text")
+    for base, own in methods.items():
+        if isinstance(policy, base) and all(getattr(kind, one) is getattr(base, one) for one in own):
+            raise class_problem(kind, f"it has no method {' or '.join(own)}")
+    if any(isinstance(policy, base) for base in methods) or not hasattr(policy, "decide"):
+        return
+    if missing := [one for one in _WHOLE if not callable(getattr(policy, one, None))]:
+        raise class_problem(kind, f"it has no method {', '.join(missing)}")
+    described = policy.describe()
+    if not isinstance(described, dict) or not described.keys() >= _DESCRIBED:
+        found = f"keys {sorted(described)}" if isinstance(described, dict) else type(described).__name__
+        raise class_problem(
+            kind, f"describe: found {found}; allowed: a dict of {', '.join(sorted(_DESCRIBED))}"
+        )
+
+
 def plan_problem(scheduler: object, message: str) -> Problem | None:
     """The problem of a plan that no scheduler may make, with the user's file; None if no part is a user's."""
     for policy in _policies(scheduler):
@@ -78,7 +112,9 @@ def _policies(scheduler: object) -> tuple[object, ...]:
 def method_problem(policy: object, method: str, what: str, found: object = None) -> InputError:
     """What is wrong with the answer of a policy's method, with its file and line where it is a user's."""
     name = getattr(policy, "name", "") or type(policy).__name__
-    whose = f"{method} of {'scheduler' if hasattr(policy, 'decide') else 'order'} {name}"
+    order = "queue_order" in getattr(policy, "slots", ())
+    kind = "scheduler" if hasattr(policy, "decide") else "order" if order else "part"
+    whose = f"{method} of {kind} {name}"
     defined: Any = getattr(type(policy), method)
     file = inspect.getsourcefile(defined) or ""
     if file not in _files:

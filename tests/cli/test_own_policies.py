@@ -110,6 +110,7 @@ def test_an_error_while_loading_names_file_and_line(
 def test_a_whole_scheduler_is_named_as_well(tmp_path: Path, trace: Path) -> None:
     text = "class Mine:\n    name = 'mine'\n    def initial(self, cluster):\n        return {}[cluster]\n"
     text += "    def decide(self, view, state):\n        pass\n"
+    text += "    def describe(self):\n        return dict(name='mine', parts={}, settings={}, needs=[])\n"
     failed = with_policy(tmp_path, trace, "simulate", text)
     assert failed.status == 2
     assert "mine.py:4: in initial: KeyError" in failed.err

@@ -27,7 +27,8 @@ from muster.schedulers.parts import (
     Part,
     Placement,
     check_seconds,
-    checked_keys,
+    keys_of,
+    next_tick_of,
     setting,
 )
 from muster.schedulers.phases import log_phase
@@ -130,8 +131,7 @@ class ReservingScheduler(BackfillScheduler):
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Start each job that can, in order, beside the reservations of those before it."""
         jobs = snapshot.jobs
-        keys, memory = self.order.keys(snapshot, state["order"])
-        keys = checked_keys(self.order, keys, jobs)
+        keys, memory = keys_of(self.order, snapshot, state["order"])
         waiting = np.flatnonzero(jobs.waiting)
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(jobs))
@@ -143,7 +143,7 @@ class ReservingScheduler(BackfillScheduler):
             log_phase(snapshot, "placed", lambda: plan.reasons == PLACED)
             log_phase(snapshot, "reserved", lambda: np.isin(jobs.index, list(reserved)))
             if len(jobs):
-                plan.next_wake = min(plan.next_wake, self.order.next_tick(snapshot, memory))
+                plan.next_wake = min(plan.next_wake, next_tick_of(self.order, snapshot, memory))
             plan.stable_until = plan.next_wake
             plan.wake_on = Trigger.ALL if plan.reasons.any() else Trigger.ALL & ~Trigger.COMPLETION
             return plan.decision(), {"order": memory, "reserved": reserved}

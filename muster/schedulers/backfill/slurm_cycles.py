@@ -27,7 +27,8 @@ from muster.schedulers.parts import (
     Order,
     Part,
     check_seconds,
-    checked_keys,
+    keys_of,
+    next_tick_of,
     setting,
 )
 from muster.schedulers.phases import log_phase
@@ -162,9 +163,8 @@ class SlurmScheduler(BackfillScheduler):
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Run the loops that are due, and say when the next one is."""
         jobs, now = snapshot.jobs, snapshot.now
-        keys, memory = self.order.keys(snapshot, state["order"])
-        keys = checked_keys(self.order, keys, jobs)
-        tick = self.order.next_tick(snapshot, memory)
+        keys, memory = keys_of(self.order, snapshot, state["order"])
+        tick = next_tick_of(self.order, snapshot, memory)
         preempted = Preempted.of(state, now)
         clocks = self._clocks(snapshot, state, tick, len(preempted.requeued))
         waiting = np.flatnonzero(jobs.waiting)
