@@ -1,4 +1,4 @@
-"""What every decision must be, whoever made it; the service checks all, the simulator those of others than Muster."""
+"""What every decision must be: the service checks all, the simulator those of schedulers that Muster does not ship."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_decision(decision: Decision, snapshot: Snapshot) -> None:
     _check_columns(decision, len(snapshot.jobs))
     _check_numbers(decision)
     _check_jobs(decision, snapshot.jobs.index)
-    _check_shares_of_gpus(decision, snapshot)
+    _check_rows(decision, snapshot)
     placed = decision.reasons == PLACED
     wrong = np.flatnonzero(placed != _holding_after(decision, snapshot))
     if len(wrong):
@@ -74,18 +74,20 @@ def _check_jobs(decision: Decision, asked: Ints) -> None:
             raise ValueError(f"{what} jobs that it was not asked about: {sorted(strangers)}")
 
 
-def _check_shares_of_gpus(decision: Decision, snapshot: Snapshot) -> None:
-    """ValueError for a job that would hold another part of each GPU than it asks for."""
-    changes = decision.changes
-    asked = np.repeat(snapshot.table.asked["milli"][changes.jobs], np.diff(changes.first))
-    wrong = np.flatnonzero(changes.rows["milli"] != asked)
-    if len(wrong):
-        at = int(wrong[0])
-        job = snapshot.table.ids[int(changes.jobs[np.searchsorted(changes.first, at, side="right") - 1])]
-        found, allowed = int(changes.rows["milli"][at]), int(asked[at])
-        raise ValueError(
-            f"job {job} would hold {found} thousandths of each GPU; allowed: {allowed}, as it asks for"
-        )
+def _check_rows(decision: Decision, snapshot: Snapshot) -> None:
+    """ValueError for a job on a node that it may not use, or with another part of each GPU than it asks for."""
+    changes, table = decision.changes, snapshot.table
+    jobs = np.repeat(changes.jobs, np.diff(changes.first))
+    nodes, milli, asked = changes.rows["node"], changes.rows["milli"], table.asked[jobs]
+    outside = np.flatnonzero(~table.node_allowed[asked["constraint"], nodes])
+    if len(outside):
+        job, node = table.ids[int(jobs[outside[0]])], snapshot.cluster.nodes[int(nodes[outside[0]])].name
+        raise ValueError(f"job {job} would be on node {node}; allowed: nodes of its constraint and partition")
+    shares = np.flatnonzero(milli != asked["milli"])
+    if len(shares):
+        job, at = table.ids[int(jobs[shares[0]])], int(shares[0])
+        found = f"job {job} would hold {milli[at]} thousandths of each GPU"
+        raise ValueError(f"{found}; allowed: {asked['milli'][at]}, as it asks for")
 
 
 def _holding_after(decision: Decision, snapshot: Snapshot) -> Bools:

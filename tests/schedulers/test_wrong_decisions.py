@@ -12,6 +12,7 @@ import pytest
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger, NodeAllocation, Transaction
+from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.schedulers.contract import Proposal, Snapshot, State
 from muster.schedulers.reasons import NO_GPUS
@@ -132,6 +133,13 @@ def test_an_answer_that_is_none_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=rf"found '?\(?{found}\)?'?; allowed: a Decision and the next state"):
         run(JOBS, cluster_of(4), FirstNode(answer=answer), certify=certify)
+
+
+def test_a_node_that_a_job_may_not_use_is_refused() -> None:
+    bound = jobs_of(job(0, 100, gpus=2, constraint="gpu_type=a100"))
+    cluster = parse_cluster("1x4v100+1x4a100")
+    with pytest.raises(PlanRefused, match=r"job 0 would be on node .*; allowed: nodes of its constraint"):
+        run(bound, cluster, FirstNode())
 
 
 def test_changes_of_another_kind_are_refused() -> None:
