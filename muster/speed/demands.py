@@ -254,9 +254,10 @@ def _entry(
     share = machine["share"].copy()
     at_least = np.maximum(share, requested)
     if models[model]["n_cpus"] == 0 or machine["gpus"] == 0:
-        # Nothing is known of it, so nothing is taken away from it.
-        speed = speed_at(models, model, share)
-        return _Entry((at_least,) * 5, (speed, speed, speed), at_least[None], np.array([speed]))
+        # Nothing is known of it but what its owner says that it needs; of the rest nothing is taken away from it.
+        speed, needs = speed_at(models, model, share), np.where(requested > 0, requested, share)
+        amounts = (needs, needs, needs, at_least, at_least)
+        return _Entry(amounts, (speed, speed, speed), needs[None], np.array([speed]))
     best, fair, published, limit = (share.copy() for _ in range(4))
     if gpus <= machine["gpus"]:
         limit = machine["capacity"] // gpus

@@ -14,6 +14,7 @@ from muster.simulation import Run
 from tests.building import cluster_of, job, jobs_of, run
 
 ALLOCATIONS = ("proportional", "requested", "greedy", "tune", "tune-plus", "opt", "joint", "tune-published")
+SENSITIVE = ("greedy", "tune", "tune-plus", "opt", "joint", "tune-published")
 ORDERS = ("fifo", "las", "srtf")
 WHOLE = (
     *(f"{order}+{allocation}" for order in ORDERS for allocation in ALLOCATIONS),
@@ -49,6 +50,25 @@ def test_a_job_never_gets_less_than_it_asks_for(scheduler: str, model: str) -> N
     assert least["0"][1] >= 400 - 1e-6
     assert least["1"][0] >= 7 - 2e-6
     assert least["8"][0] >= 4 - 1e-6
+
+
+@pytest.mark.parametrize("scheduler", [f"{order}+{each}" for order in ORDERS for each in SENSITIVE])
+@pytest.mark.parametrize("milli", [1000, 500])
+def test_of_an_unknown_model_the_request_is_enough(scheduler: str, milli: int) -> None:
+    asks = (10.0, *(2.0,) * 7)
+    jobs = [job(0, 100, gpu_milli=milli, cpus=cpus, memory_gb=cpus, model="ours") for cpus in asks]
+    nodes = cluster_of(8 * milli // 1000, cpus_per_gpu=3000.0 / milli, memory_gb_per_gpu=3000.0 / milli)
+    result = run(jobs_of(*jobs), nodes, scheduler)
+    assert result.record.jobs["start_seconds"].to_list() == [0.0] * 8
+    assert least_held(result) == {str(at): (cpus, cpus) for at, cpus in enumerate(asks)}
+
+
+@pytest.mark.parametrize("scheduler", [f"las+{each}" for each in SENSITIVE])
+def test_what_is_not_requested_is_the_share(scheduler: str) -> None:
+    nodes = cluster_of(4, cpus_per_gpu=3.0, memory_gb_per_gpu=30.0)
+    trace = jobs_of(job(0, 100, gpus=2, cpus=2.0, model="ours"), job(0, 100, gpus=2, memory_gb=8.0))
+    held = least_held(run(trace, nodes, scheduler))
+    assert held == {"0": (2.0, 60.0), "1": (6.0, 8.0)}
 
 
 @st.composite

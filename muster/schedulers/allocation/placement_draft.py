@@ -186,5 +186,8 @@ def serve(snapshot: Snapshot, transaction: Transaction, shares: Ints, chosen: Bo
     """Place those of these shares of a GPU that hold nothing, by best fit, the chosen first, where there is room."""
     if len(shares):
         books = transaction.ledger.reserve(len(shares), len(shares))
-        needs = PROPORTIONAL - snapshot.jobs.requested_per_gpu
+        jobs = snapshot.jobs
+        requested = jobs.requested_per_gpu
+        unknown = snapshot.resource_profiles.models["n_cpus"][jobs.model] == 0
+        needs = np.where(unknown[:, None] & (requested > 0), requested, PROPORTIONAL - requested)
         serve_shares(books, job_columns(snapshot), needs, shares, chosen)
