@@ -242,6 +242,15 @@ def test_shares_of_a_gpu_are_placed_where_resizes_restart() -> None:
     assert end_of(result) == {"0": 100.0, "1": 100.0, "2": 100.0, "3": 200.0}
 
 
+@pytest.mark.parametrize("order", ["fifo", "priority"])
+def test_a_share_of_a_gpu_goes_before_later_whole_jobs(order: str) -> None:
+    """Two GPUs come free at 100 s; the share and one of the whole jobs start, and the other one after them."""
+    whole = [job(0, 100), job(0, 100)]
+    trace = jobs_of(*whole, job(10, 50, gpu_milli=500), job(20, 50), job(20, 50))
+    result = run(trace, cluster_of(2), f"{order}+joint")
+    assert end_of(result) == {"0": 100.0, "1": 100.0, "2": 150.0, "3": 150.0, "4": 200.0}
+
+
 def test_a_request_that_no_node_has_room_for_is_the_reason() -> None:
     """The running job leaves seven GPUs and 100 GB; the other needs 450 GB."""
     trace = jobs_of(job(0, 100, memory_gb=400.0), job(1, 100, memory_gb=450.0))

@@ -1,16 +1,18 @@
-"""Room for shares of a GPU: they are served from what a plan leaves, and running jobs may leave nothing.
+"""Room for shares of a GPU: they are served from what a plan leaves, and other jobs may leave nothing.
 
-For one that comes before them a running job stops that is worth less; the plan is then made beside the share.
+For one that comes before them a running job stops that is worth less, or jobs do not start that come after it. The plan
+is then made beside the share.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import WHOLE, Floats, Ints
+from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints
 from muster.schedulers.allocation.placement_draft import serve
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.joint.within_limits import goes_on, within_limits
+from muster.schedulers.reasons import PLACED
 
 
 def waiting_shares(snapshot: Snapshot, proposal: Proposal, first: Ints) -> Ints:
@@ -19,6 +21,21 @@ def waiting_shares(snapshot: Snapshot, proposal: Proposal, first: Ints) -> Ints:
     waits = (jobs.gpu_milli < WHOLE) & jobs.waiting & (snapshot.ledger.books.heads[jobs.index] < 0)
     found = first[waits[first]]
     return within_limits(jobs, found, proposal.limits, goes_on(snapshot))[0] if len(found) else found
+
+
+def serve_passed(snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools, mark: int) -> bool:
+    """Place the chosen shares that wait while a whole job starts which comes after them; whether there are any.
+
+    What came after the mark is undone then.
+    """
+    jobs, shares = snapshot.jobs, waiting_shares(snapshot, proposal, ranked[chosen[ranked]])
+    starts = jobs.waiting & (jobs.gpu_milli == WHOLE) & (proposal.reasons == PLACED)
+    last = np.flatnonzero(starts[ranked]).max(initial=-1)
+    passed: Ints = shares[np.isin(shares, ranked[: last + 1])]
+    if len(passed):
+        proposal.transaction.undo(mark)
+        serve(snapshot, proposal.transaction, passed, chosen)
+    return len(passed) > 0
 
 
 def serve_by_stopping(

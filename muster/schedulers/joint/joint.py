@@ -36,7 +36,7 @@ from muster.schedulers.honours import (
 )
 from muster.schedulers.joint.assured import weight_of_assured
 from muster.schedulers.joint.for_running import for_running
-from muster.schedulers.joint.for_shares import serve_by_stopping, waiting_shares
+from muster.schedulers.joint.for_shares import serve_by_stopping, serve_passed, waiting_shares
 from muster.schedulers.joint.found_places import as_found, as_placed, worth_less
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
@@ -134,6 +134,9 @@ class Joint(DraftAllocator):
             return
         mark, remembered = proposal.transaction.mark(), proposal.remembered
         super().allocate(snapshot, proposal, ranked, chosen)
+        if serve_passed(snapshot, proposal, ranked, chosen, mark):
+            mark, proposal.remembered = proposal.transaction.mark(), remembered
+            super().allocate(snapshot, proposal, ranked, chosen)
         if self._stops_for_shares(snapshot, proposal, ranked, chosen, mark):
             proposal.remembered = remembered
             super().allocate(snapshot, proposal, ranked, chosen)
