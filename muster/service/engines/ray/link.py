@@ -219,7 +219,10 @@ def _node(node: Mapping[str, Any], free: Mapping[str, float] | None) -> RayNode:
         gpu_type=types[0] if types else "",
         cpus=has.get("CPU", 0.0),
         memory_gb=has.get("memory", 0.0) / _GB,
-        labels=tuple(f"{name}:{value}" for name, value in node["Labels"].items() if not _is_of_ray(name)),
+        # Ray lists them in another order each time.
+        labels=tuple(
+            f"{name}:{value}" for name, value in sorted(node["Labels"].items()) if not _is_of_ray(name)
+        ),
         used_gpus=used["GPU"],
         used_cpus=used["CPU"],
         used_memory_gb=used["memory"] / _GB,
