@@ -136,12 +136,17 @@ class RayEngine(ReadsRunFolders):
         return EngineView(starts, self._usable(), gpu_use=self._gpu_use, clocks=clocks)
 
     def _usable(self) -> list[EngineNode]:
-        """Return the nodes that answered now, and those with starts that are silent for a short time."""
+        """Return the nodes that answered now, and those with starts that are silent for a short time.
+
+        One that Ray drains is left out, so its jobs are moved away while its agent is still there.
+        """
+        leaving = {name for name, node in self._nodes.items() if node.is_draining}
         busy = {part.node for record in self._records for part in record.parts if part.lives}
         return [
             node
             for name, (moment, node) in sorted(self._answered.items())
-            if moment == self._asked or (name in busy and self._asked - moment < _SILENT_SECONDS)
+            if name not in leaving
+            and (moment == self._asked or (name in busy and self._asked - moment < _SILENT_SECONDS))
         ]
 
     def _turn(self, commands: Mapping[str, Sequence[Command]]) -> Look:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import ray
-from ray._private.state import available_resources_per_node
+from ray._private.state import available_resources_per_node, state
 
 from muster.launcher.folder_trial import TRIAL_SECONDS
 from muster.processes import die_with_parent
@@ -190,6 +190,7 @@ def look_at_nodes() -> tuple[list[RayNode], dict[str, str], dict[str, frozenset[
     """Return the nodes that can be used, what is wrong with others that are alive, and all known ids by name."""
     listed = ray.nodes()
     free = available_resources_per_node()
+    draining = state.get_draining_nodes()
     known: dict[str, set[str]] = {}
     for node in listed:
         known.setdefault(node["NodeName"], set()).add(node["NodeID"])
@@ -198,7 +199,7 @@ def look_at_nodes() -> tuple[list[RayNode], dict[str, str], dict[str, frozenset[
     twice = {name for name in names if names.count(name) > 1}
     what = "several nodes of Ray have this name. Hint: ray start --node-name NAME"
     usable = [
-        _node(node, free.get(node["NodeID"]))
+        _node(node, free.get(node["NodeID"]), is_draining=node["NodeID"] in draining)
         for node in alive
         if node["NodeName"] not in twice and int(node["Resources"].get("GPU", 0)) > 0
     ]
@@ -206,7 +207,7 @@ def look_at_nodes() -> tuple[list[RayNode], dict[str, str], dict[str, frozenset[
     return by_name, dict.fromkeys(twice, what), {name: frozenset(ids) for name, ids in known.items()}
 
 
-def _node(node: Mapping[str, Any], free: Mapping[str, float] | None) -> RayNode:
+def _node(node: Mapping[str, Any], free: Mapping[str, float] | None, *, is_draining: bool) -> RayNode:
     has: Mapping[str, float] = node["Resources"]
     left = has if free is None else free
     used = {name: max(has.get(name, 0.0) - left.get(name, 0.0), 0.0) for name in ("GPU", "CPU", "memory")}
@@ -226,6 +227,7 @@ def _node(node: Mapping[str, Any], free: Mapping[str, float] | None) -> RayNode:
         used_gpus=used["GPU"],
         used_cpus=used["CPU"],
         used_memory_gb=used["memory"] / _GB,
+        is_draining=is_draining,
     )
 
 

@@ -43,6 +43,8 @@ class RayNode:
     """What jobs of Ray itself hold there."""
     used_cpus: float = 0.0
     used_memory_gb: float = 0.0
+    is_draining: bool = False
+    """Ray starts nothing more there, and it will go away."""
 
 
 @dataclass(frozen=True)
