@@ -112,6 +112,8 @@ class Supervisor:
         meeting = launch["meeting_folder"]
         self._parts = None if meeting is None else Parts(Path(meeting), launch["part"])
         self._lease = Lease(launch["lease_file"])
+        self._cut_off = False
+        """The end of its lease has ended it."""
 
     def look_after(self) -> dict[str, Any]:
         """Run the start, from the first record to the last, which it returns."""
@@ -287,6 +289,7 @@ class Supervisor:
         """Have the ranks save and end while the lease still holds; kill them when it is over."""
         if self._lease.is_ending and not self._sent.get("SIGTERM"):
             self._sent["SIGTERM"] = 1
+            self._cut_off = self._gang_deadline is None
             self._signal_ranks(signal.SIGTERM)
         if self._lease.is_over:
             processes.kill_all(processes.descendants(os.getpid()))
@@ -330,6 +333,7 @@ class Supervisor:
             "killed": bool(self._wanted.get("kill")) or self._lease.is_over,
             "over_memory_bytes": self._over_memory_bytes,
             "other_died": self._other_died,
+            "cut_off": self._cut_off or (not self._endings and self._lease.is_ending),
         }
         self._publish_death()
         if self._parts is not None:

@@ -56,15 +56,35 @@ def test_a_start_saves_before_its_lease_is_over(leased: LeasedBench) -> None:
     leased.says("up", 1)
     leased.renew(0, 600)
     end = leased.end(1, 1)
-    assert (end.ended, end.status) == (Exit.STOPPED, 75)
+    assert (end.ended, end.status) == (Exit.LOST, 75)
     assert leased.output(1) == "up\nsaved\n"
+
+
+@pytest.mark.parametrize("status", [0, 1, 143])
+def test_an_end_after_the_lease_is_not_the_jobs(leased: LeasedBench, status: int) -> None:
+    """Many scripts save on a signal and end with 0; they are not done."""
+    leased.launch(1, 1, python(SAVES.replace("75", str(status))))
+    leased.says("up", 1)
+    leased.renew(0, 600)
+    end = leased.end(1, 1)
+    assert (end.ended, end.message) == (Exit.LOST, "its node was cut off, so it was asked to stop")
+
+
+def test_a_death_before_the_end_of_the_lease_counts(leased: LeasedBench) -> None:
+    """The other rank is asked to stop as well, and does not."""
+    words = 'trap "echo asked" TERM; [ $RANK = 0 ] || { sleep 1; exit 9; }; while :; do sleep 0.1; done'
+    leased.launch(1, 1, ["sh", "-c", words], ranks=2)
+    leased.says("asked", 1)
+    leased.renew(0, 600)
+    end = leased.end(1, 1)
+    assert (end.ended, end.status) == (Exit.FAILED, 9)
 
 
 def test_no_process_outlives_its_lease(leased: LeasedBench) -> None:
     leased.launch(1, 1, python(IGNORES))
     leased.says("up", 1)
     leased.renew(0, 0)
-    assert leased.end(1, 1).ended is Exit.STOPPED
+    assert leased.end(1, 1).ended is Exit.LOST
     until(lambda: leased.left(1, 1) == [], "the end of the supervisor")
 
 
@@ -81,7 +101,7 @@ def test_a_lease_that_is_renewed_is_kept(leased: LeasedBench) -> None:
 def test_without_a_lease_nothing_begins(leased: LeasedBench) -> None:
     leased.lease.unlink()
     leased.launch(1, 1, python(SAVES))
-    assert (leased.end(1, 1).ended, leased.output(1)) == (Exit.STOPPED, "")
+    assert (leased.end(1, 1).ended, leased.output(1)) == (Exit.LOST, "")
 
 
 def test_a_leased_supervisor_is_no_child_of_the_engine(leased: LeasedBench) -> None:

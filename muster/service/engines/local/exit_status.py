@@ -30,8 +30,8 @@ def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tup
         return Exit.LOST if record.get("lost") else Exit.KILLED, None, record["vanished"]
     bad = [ending for ending in record["endings"] if ending[1] != 0]
     over_memory = record["over_memory_bytes"]
-    if record.get("other_died"):
-        return Exit.STOPPED, bad[0][1] if bad else None, "a rank on another node died"
+    if cause := _cause_beside(record):
+        return cause[0], bad[0][1] if bad else None, cause[1]
     if not record["endings"]:
         return Exit.STOPPED, None, "stopped before it had a process"
     if not bad:
@@ -48,6 +48,15 @@ def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tup
     if status < 0:
         return Exit.KILLED, status, f"rank {rank} was ended by {_signal_name(-status)}"
     return Exit.FAILED, status, f"rank {rank} ended with status {status}"
+
+
+def _cause_beside(record: dict[str, Any]) -> tuple[Exit, str] | None:
+    """What ended a start whatever its status: as after any request to stop, 0 may only say that it has saved."""
+    if record.get("cut_off"):
+        return Exit.LOST, "its node was cut off, so it was asked to stop"
+    if record.get("other_died"):
+        return Exit.STOPPED, "a rank on another node died"
+    return None
 
 
 def _was_sent(status: int, record: dict[str, Any]) -> bool:
