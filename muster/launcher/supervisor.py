@@ -287,10 +287,11 @@ class Supervisor:
 
     def _watch_lease(self) -> None:
         """Have the ranks save and end while the lease still holds; kill them when it is over."""
-        if self._lease.is_ending and not self._sent.get("SIGTERM"):
-            self._sent["SIGTERM"] = 1
+        name = self._launch.get("stop_signal", "SIGTERM")
+        if self._lease.is_ending and not self._sent.get(name):
+            self._sent[name] = 1
             self._cut_off = self._gang_deadline is None
-            self._signal_ranks(signal.SIGTERM)
+            self._signal_ranks(signal.Signals[name])
         if self._lease.is_over:
             processes.kill_all(processes.descendants(os.getpid()))
 

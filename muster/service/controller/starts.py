@@ -176,6 +176,7 @@ def launch_of(row: JobRow, start: JobStart, home: Path) -> Launch:
         whose=row.whose,
         output_limit_gb=request.output_limit_gb,
         key=row.engine_key or "",
+        stop_signal=request.stop_signal or "SIGTERM",
     )
 
 

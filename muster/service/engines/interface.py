@@ -77,6 +77,8 @@ class Launch:
     """Of each file of its output; the oldest part is dropped where it prints more."""
     key: str = ""
     """The engine's own name of a job that was submitted to it (`SubmittedJob`); empty: submitted to Muster."""
+    stop_signal: str = "SIGTERM"
+    """By which it saves and ends, where the engine stops it without being asked to."""
     part: StartPart | None = None
     """Of a start on several nodes, to an engine on one of them; its allocations and ranks are of that node alone."""
 

@@ -192,6 +192,17 @@ def test_a_silent_job_goes_on_from_what_it_saved(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_an_engine_knows_by_which_signal_a_job_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[str] = []
+    monkeypatch.setattr(FakeEngine, "launch", lambda _, launch: launched.append(launch.stop_signal))
+    world = World(tmp_path, "fifo")
+    requests = [a_job(1), a_job(1).model_copy(update={"stop_signal": "SIGUSR1"})]
+    world.store.submit([Submission("ann", request) for request in requests])
+    world.turn(1.0)
+    assert launched == ["SIGTERM", "SIGUSR1"]
+    world.store.close()
+
+
 def a_job(steps: int) -> JobRequest:
     return JobRequest(
         name="job", command=("true",), directory="/", steps=steps, min_runtime_seconds=1.0, grace_seconds=60.0

@@ -60,6 +60,13 @@ def test_a_start_saves_before_its_lease_is_over(leased: LeasedBench) -> None:
     assert leased.output(1) == "up\nsaved\n"
 
 
+def test_the_end_of_a_lease_comes_by_the_jobs_own_signal(leased: LeasedBench) -> None:
+    leased.launch(1, 1, python(SAVES.replace("SIGTERM", "SIGUSR1")), stop_signal="SIGUSR1")
+    leased.says("up", 1)
+    leased.renew(0, 600)
+    assert (leased.end(1, 1).status, leased.output(1)) == (75, "up\nsaved\n")
+
+
 @pytest.mark.parametrize("status", [0, 1, 143])
 def test_an_end_after_the_lease_is_not_the_jobs(leased: LeasedBench, status: int) -> None:
     """Many scripts save on a signal and end with 0; they are not done."""

@@ -197,6 +197,7 @@ class LocalEngine(SequentialEngine):
             "passes_on": [],
             "stop_file": "",
             "lease_file": None if self._lease_file is None else str(self._lease_file),
+            "stop_signal": launch.stop_signal,
             "identity": identity,
             "output_limit_gb": launch.output_limit_gb,
             "gang_grace_seconds": self.gang_grace_seconds,
