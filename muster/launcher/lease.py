@@ -15,6 +15,9 @@ import time
 from math import inf
 from pathlib import Path
 
+_BYTES = 64
+"""Of the file, whatever the moments."""
+
 
 def now() -> float:
     """Seconds since the boot of this machine, those in which it slept included."""
@@ -22,10 +25,17 @@ def now() -> float:
 
 
 def write_lease(path: Path, ending: float, over: float) -> None:
-    """Put off both moments. OSError if the disk cannot take it."""
+    """Put off both moments; on a full disk in the room that the file has. OSError if the disk cannot take it."""
+    text = f"{ending} {over}".ljust(_BYTES)
     aside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    aside.write_text(f"{ending} {over}")
-    aside.replace(path)
+    try:
+        aside.write_text(text)
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        # Moments only grow. A reader that comes in between sees one too late, until its next look.
+        with path.open("r+") as file:
+            file.write(text)
 
 
 class Lease:

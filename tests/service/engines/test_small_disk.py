@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.launcher.lease import Lease, now, write_lease
 from muster.service.engines import Exit
 from tests.service.engines.bench import Bench, python, shell
 from tests.service.engines.test_starts import TRAPPED, WAITING
@@ -39,6 +40,16 @@ def fill(disk: Path) -> None:
             except OSError:
                 continue
     assert os.statvfs(disk).f_bavail == 0
+
+
+def test_a_lease_is_renewed_on_a_full_disk(small: Path) -> None:
+    path = small / "lease"
+    write_lease(path, now() + 100, now() + 200)
+    fill(small)
+    write_lease(path, now() - 1, now() + 9e9)
+    lease = Lease(str(path))
+    assert (lease.is_ending, lease.is_over) == (True, False)
+    assert sorted(one.name for one in small.iterdir()) == ["ballast", "lease"]
 
 
 def test_full_disk(small: Path, tmp_path: Path) -> None:
