@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from muster.formatting import counted
 from muster.launcher.folder_trial import try_folder
 from muster.launcher.lease import now, write_lease
 from muster.service.engines.interface import Command
@@ -27,7 +28,7 @@ from muster.service.machine import find_machine
 HOME_VARIABLE = "MUSTER_AGENT_HOME"
 """In the environment of `ray start`: the folder of agents, on the node's own disk."""
 ABANDONED_SECONDS = 60.0
-"""After which an agent that no daemon has called may be replaced by another one's."""
+"""After which an agent without living starts that no daemon has called may be replaced by another one's."""
 _RENEWALS = 12
 """Of a lease while it holds."""
 
@@ -55,8 +56,7 @@ class Agent:
     def turn(self, setup: AgentSetup, commands: Sequence[Command]) -> AgentReply | AgentRefusal:
         """Carry out commands, then look at all starts."""
         if setup.owner != self._owner:
-            is_over = time.monotonic() - self._called > ABANDONED_SECONDS
-            return AgentRefusal("another Muster uses this node", is_over=is_over)
+            return self._refusal_of_another()
         if setup.session < self._session:
             return AgentRefusal("a newer daemon uses this node", is_over=False)
         self._session, self._called = setup.session, time.monotonic()
@@ -67,6 +67,19 @@ class Agent:
         (gpu_use,) = view.gpu_use.values()
         starts = tuple(view.starts)
         return AgentReply(starts, errors, self._engine.enforces, os.geteuid(), gpu_use, time.time())
+
+    def _refusal_of_another(self) -> AgentRefusal:
+        """Refuse another store; its agent may come once this one's daemon is gone, and its last job.
+
+        While this agent renews their lease, jobs go on without a daemon. Another one's jobs would get their GPUs.
+        """
+        silent_seconds = time.monotonic() - self._called
+        living = sum(one.ended is None for one in self._engine.observe())
+        why = "another Muster uses this node"
+        if living and silent_seconds > ABANDONED_SECONDS:
+            why = f"another Muster has {counted(living, 'job')} on this node, and its daemon is away. "
+            why += "Hint: ray stop there ends them within a minute"
+        return AgentRefusal(why, is_over=not living and silent_seconds > ABANDONED_SECONDS)
 
     def try_folder(self, folder: str, token: str, number: int, count: int) -> str:
         """Return what is wrong with a folder on this node; "" if nothing."""
