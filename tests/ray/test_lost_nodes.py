@@ -11,7 +11,7 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.engines import Exit
-from muster.service.engines.ray.connection import RayConnection, RayError
+from muster.service.engines.ray.connection import NodeUnreachable, RayConnection, RayError
 from muster.service.engines.ray.engine import RayEngine
 from tests.ray.cluster import ADDRESS, RayCluster, wait_for
 from tests.ray.test_engine_conformance import RayCase
@@ -78,13 +78,27 @@ def short_lease(cluster: RayCluster) -> Iterator[RayCase]:
         yield case
 
 
+def supervisor_and_rank(case: RayCase, cluster: RayCluster) -> list[int]:
+    """Wait for the processes of a start on node2."""
+    found: list[int] = []
+
+    def both_run() -> bool:
+        # A process that is just replaced by another program is not listed.
+        found[:] = cluster.started_pids("node2")
+        return len(found) == 2
+
+    case.until(both_run, "supervisor and rank")
+    return found
+
+
 def test_a_start_lives_on_while_ray_starts_again(case: RayCase, cluster: RayCluster) -> None:
     case.launch(1)  # on node2
-    case.until(lambda: len(cluster.started_pids("node2")) == 2, "supervisor and rank")
-    before = cluster.started_pids("node2")
+    before = supervisor_and_rank(case, cluster)
     cluster.kill("node2")
     case.until(lambda: case.node_names() == ["node1", "node3"], "that the node is away")
     assert case.observed(1).ended is None
+    with pytest.raises(NodeUnreachable, match="node node2 cannot be reached: away"):
+        case.signal(1, 1)
     cluster.start("node2")
     case.until(lambda: len(case.node_names()) == 3, "that the node is back")
     assert cluster.started_pids("node2") == before
@@ -150,14 +164,7 @@ def test_killed_agents_and_links_are_replaced(case: RayCase, cluster: RayCluster
 def test_without_a_head_nothing_is_known(case: RayCase, cluster: RayCluster) -> None:
     """The head comes back without its memory; starts live on if all is there again in time."""
     case.launch(1)
-    before: list[int] = []
-
-    def both_run() -> bool:
-        # A process that is just replaced by another program is not listed.
-        before[:] = cluster.started_pids("node2")
-        return len(before) == 2
-
-    case.until(both_run, "supervisor and rank")
+    before = supervisor_and_rank(case, cluster)
     for name in cluster.nodes:
         cluster.kill(name)
     with pytest.raises(RayError, match=f"Ray at {ADDRESS} does not answer|no head of a Ray cluster listens"):

@@ -39,6 +39,12 @@ class RayError(OSError):
     """Without the name of a job, user or host."""
 
 
+class NodeUnreachable(RayError):
+    """A node of Ray does not take a command, or is away; the others do."""
+
+    cause = "a node of Ray is away. Hint: muster nodes"
+
+
 class RayConnection:
     """A link to one Ray cluster, started again whenever it is needed and not there."""
 

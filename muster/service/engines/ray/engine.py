@@ -44,7 +44,7 @@ from muster.service.engines.interface import (
 )
 from muster.service.engines.job_folder import make_folder, make_job_folder
 from muster.service.engines.parts import meeting_folder, parts_of
-from muster.service.engines.ray.connection import RayConnection, RayError
+from muster.service.engines.ray.connection import NodeUnreachable, RayConnection, RayError
 from muster.service.engines.ray.messages import LEASE_SECONDS, AgentReply, AgentSetup, Look, RayNode, Turn
 from muster.service.engines.ray.nodes import engine_node
 from muster.service.engines.ray.records import PartRecord, RayRecords, RayStart
@@ -322,7 +322,7 @@ class RayEngine(ReadsRunFolders):
         if reply is not None:
             return reply.errors
         why = look.problems.get(node, "away")
-        return [RayError(f"node {node} cannot be reached: {why}")] * count
+        return [NodeUnreachable(f"node {node} cannot be reached: {why}")] * count
 
 
 def _make_folders(launch: Launch) -> None:
