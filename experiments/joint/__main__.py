@@ -19,6 +19,7 @@ from experiments.joint import (
     labelled_worlds,
     mixed,
     random_worlds,
+    requesting_worlds,
     shares,
     smd,
     synergy,
@@ -35,6 +36,7 @@ WORLDS: dict[str, tuple[range, Callable[[int, int], random_worlds.World]]] = {
     "random-tuning": (random_worlds.TUNING, random_worlds.world),
     "random-labels": (labelled_worlds.WORLDS, labelled_worlds.labelled),
     "random-labels-tuning": (labelled_worlds.TUNING, labelled_worlds.labelled),
+    "random-requests": (requesting_worlds.WORLDS, requesting_worlds.requesting),
 }
 """Grounds of worlds drawn at random: their numbers, and what makes one of its own and a queue's number."""
 _SCHEDULERS = ("fifo", "las", "srtf")
@@ -108,7 +110,8 @@ def main() -> None:
         help="Seeds on the grounds of generated jobs; on everyday, drafts of each queue: other seeds, or the log with "
         "times that are 5 %% off at most; on the random grounds, worlds, each once more with another queue after "
         "all of them (default: 10, on everyday 1, on elastic-network 14 queues, on elastic-servers 60, on "
-        "shares 12, on random 150, on random-tuning 200, on random-labels 45, on random-labels-tuning 54).",
+        "shares 12, on random 150, on random-tuning 200, on random-labels 45, on random-labels-tuning 54, on "
+        "random-requests 40).",
     )
     parser.add_argument(
         "--table",

@@ -52,10 +52,12 @@ class World:
     cluster: Cluster
     network: bool
     """Whether a gang's place counts."""
+    further: tuple[str, ...] = ()
+    """Further allocations that joint is compared with."""
 
     def rivals(self, order: str) -> list[str]:
         """The schedulers that joint with an order is compared with."""
-        rivals = [f"{order}+{part}" for part in PARTS]
+        rivals = [f"{order}+{part}" for part in (*PARTS, *self.further)]
         return [*rivals, f"{order}+{ON_NETWORK}", OWN_ORDER] if self.network else rivals
 
     def figures(self, scheduler: str) -> Figures:

@@ -7,6 +7,7 @@ import pytest
 from experiments.joint import labelled_worlds
 from experiments.joint.labelled_worlds import labelled
 from experiments.joint.random_worlds import JOBS, OWN_ORDER, TUNING, WORLDS, lines, world
+from experiments.joint.requesting_worlds import requesting
 
 NUMBERS = range(24)
 
@@ -66,3 +67,22 @@ def test_bound_jobs_fit_on_the_nodes_of_their_label() -> None:
         for label, nodes in room.items():
             assert gpus[constraint == f"label={label}"].max(initial=0) <= sum(nodes.values())
     assert not set(labelled_worlds.TUNING) & set(labelled_worlds.WORLDS)
+
+
+def test_what_jobs_request_fits_beside_their_gpus() -> None:
+    """Each job for itself, on the cluster as it is; but for requests and models a world is as before."""
+    for number in NUMBERS:
+        given, plain = requesting(number), world(number)
+        assert given.rivals("las") == [*plain.rivals("las")[:5], "las+requested", *plain.rivals("las")[5:]]
+        jobs = given.trace.jobs
+        assert jobs.equals(requesting(number).trace.jobs)
+        assert jobs.drop("model", "cpus", "memory_gb").equals(
+            plain.trace.jobs.drop("model", "cpus", "memory_gb")
+        )
+        assert (jobs["model"] == "").sum() > len(jobs) / 2
+        for gpus, cpus, memory in jobs.select("gpus", "cpus", "memory_gb").iter_rows():
+            holds = [
+                min(node.gpus, node.cpus * gpus // cpus, node.memory_gb * gpus // memory)
+                for node in given.cluster.nodes
+            ]
+            assert sum(holds) >= gpus
