@@ -51,7 +51,7 @@ def logs(
                 written += sys.stdout.buffer.write(piece)
                 sys.stdout.buffer.flush()
     if not written:
-        print(f"Process {rank} of job {job} has written nothing yet.", file=sys.stderr)
+        print(f"Process {rank} of job {job} has written nothing so far.", file=sys.stderr)
 
 
 def _pieces(client: PatientClient, job: int, rank: int, follow: bool) -> Iterator[bytes]:

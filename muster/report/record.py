@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in runs)
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: str | PathLike[str]) -> Record:
     """The record of one run; all problems of the folder are raised together."""
+    folder = Path(folder)
     _check_is_record(folder)
     problems: list[Problem] = []
     tables: dict[str, pl.DataFrame] = {}

@@ -27,6 +27,7 @@ from muster.schedulers.parts import (
     checked_margin,
     checked_moment,
     checked_quantum,
+    checked_unit,
     described,
     keys_of,
     named,
@@ -263,9 +264,9 @@ class Composed:
         if candidates is not None:
             return keys[candidates], memory
         margin = checked_margin(self.order, keys) if self.allocator.spares_running else 1.0
-        if self.order.key_unit and snapshot.table.some_pinned:
+        if (unit := checked_unit(self.order)) and snapshot.table.some_pinned:
             cost = np.where(snapshot.jobs.running, snapshot.jobs.interruption_cost, 0.0)
-            keys = keys - cost * (snapshot.jobs.held_gpus if self.order.key_unit == GPU_SECONDS else 1.0)
+            keys = keys - cost * (snapshot.jobs.held_gpus if unit == GPU_SECONDS else 1.0)
         if margin > 1:
             keys = np.where(snapshot.jobs.running, keys, keys * margin)
         return keys, memory

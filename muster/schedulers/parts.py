@@ -106,6 +106,13 @@ def checked_quantum(order: Order) -> float:
     return quantum
 
 
+def checked_unit(order: Order) -> str:
+    """The unit of an order's keys if it is known; anything else is refused."""
+    if (unit := order.key_unit) not in ("", SECONDS, GPU_SECONDS):
+        raise method_problem(order, "key_unit", f"allowed: {SECONDS}, {GPU_SECONDS} or an empty text", unit)
+    return unit
+
+
 def checked_margin(order: Order, keys: Floats | Ints) -> float:
     """The margin of an order if it is one for these keys; anything else is refused."""
     margin = order.margin()

@@ -116,6 +116,10 @@ def method_problem(policy: object, method: str, what: str, found: object = None)
     kind = "scheduler" if hasattr(policy, "decide") else "order" if order else "part"
     whose = f"{method} of {kind} {name}"
     defined: Any = getattr(type(policy), method)
+    if isinstance(defined, property):
+        defined = defined.fget
+    elif not callable(defined):
+        defined = type(policy)
     file = inspect.getsourcefile(defined) or ""
     if file not in _files:
         return InputError(Problem(whose, what, found=found))

@@ -22,7 +22,7 @@ def problems_of(folder: Path) -> list[str]:
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
     record = scheduled("las", jobs=20)
-    back = read_record(write(record, tmp_path))
+    back = read_record(str(write(record, tmp_path)))
     for name in ("jobs", "allocations", "decisions", "reasons"):
         assert_frame_equal(getattr(back, name), getattr(record, name))
     assert back.run == record.run

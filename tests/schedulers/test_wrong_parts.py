@@ -89,6 +89,16 @@ def test_what_an_order_answers_is_checked(tmp_path: Path, method: str, found: st
     assert said.startswith(f"mine.py:8: {method.partition('(')[0]} of order mine: {found}")
 
 
+@pytest.mark.parametrize(
+    ("unit", "line"), [("key_unit = 'hours'", 4), ("@property\n    def key_unit(self): return 'hours'", 7)]
+)
+def test_the_unit_of_keys_is_one_that_is_known(tmp_path: Path, unit: str, line: int) -> None:
+    text = "class Mine(Order):\n    name = 'mine'\n    def key(self, jobs): return 1.0 * jobs.gpus\n"
+    said = refused(tmp_path, f"{text}    {unit}\n")
+    allowed = "allowed: seconds, gpu-seconds or an empty text"
+    assert said.startswith(f"mine.py:{line}: key_unit of order mine: found hours; {allowed}")
+
+
 WHOLE = "class Mine:\n    name = 'mine'\n    def initial(self, cluster): pass\n    def decide(self, *asked): pass\n"
 
 

@@ -409,7 +409,7 @@ def test_logs_are_printed_byte_by_byte(api: Serving, muster: Muster) -> None:
     api.store.submit([Submission("a", a_request())])
     empty = muster("logs", 1)
     assert (empty.status, empty.out) == (0, "")
-    assert "has written nothing yet" in empty.err
+    assert "has written nothing so far" in empty.err
     output = job_folder(api.home, 1) / "output"
     output.mkdir(parents=True)
     (output / "0.log").write_bytes(b"x" * 3_000_000 + b"\xff\nend")
