@@ -134,9 +134,12 @@ cdef class EventLoop:
         return 0
 
     cdef int _make_room(self) except -1:
-        """Room for every job in the system to change what it holds and why it waits."""
+        """Room for every job in the system to change what it holds and why it waits.
+
+        Where all GPUs are held, a row each, a stopped gang may look for its own in vain.
+        """
         cdef int64_t used = self._world.books.rows_used[0]
-        cdef int64_t rows = self._gpus + self._active
+        cdef int64_t rows = 2 * self._gpus + self._active
         cdef int64_t held = self._world.counts[HELD_ROWS] + used, explained = self._explained + self._active
         cdef bint enough = used + rows <= self._row_room and 3 * self._active <= self._entry_room
         enough = enough and held <= self._held_room and explained <= self._explained_room

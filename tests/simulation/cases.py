@@ -12,6 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
+from muster.cluster.ledger_arrays import ENTRIES, ROWS_USED
+from muster.cluster.structured import zero_records
 from muster.schedulers import registry
 from muster.schedulers.composed import Composed
 from muster.simulation import Failures, Options, Run, simulate
@@ -66,6 +68,8 @@ class WatchedEngine(SimulationEngine):
 
     def _look(self) -> None:
         books = self.ledger.books
+        assert books.totals[ROWS_USED] <= len(books.rows)
+        assert books.totals[ENTRIES] <= len(books.journal)
         assert not self.ledger.balance().any()
         for amounts in (books.nodes["free"], books.nodes["releasing"], books.nodes["unavailable"]):
             assert (amounts >= 0).all()
@@ -85,10 +89,20 @@ class AskedEveryRound(WatchedEngine):
         super().__init__(*arguments, **more, ask_every_round=True)
 
 
+def just_enough(array: Any, needed: int) -> Any:
+    """Return records with room for no more than is needed: what is written beside them is noticed."""
+    grown = zero_records(max(needed, len(array)), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
 def simulated(case: Case, engine: type[SimulationEngine] = WatchedEngine) -> Run:
     """The case's run under a watched engine."""
     scheduler = registry.build(case.scheduler, case.settings)
-    with mock.patch.object(sys.modules["muster.simulation.simulate"], "SimulationEngine", engine):
+    with (
+        mock.patch.object(sys.modules["muster.simulation.simulate"], "SimulationEngine", engine),
+        mock.patch("muster.cluster.ledger._grown", just_enough),
+    ):
         return simulate(case.trace, case.cluster, scheduler, case.options)
 
 

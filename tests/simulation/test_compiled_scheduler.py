@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster.ledger_arrays import ROWS_USED
 from muster.schedulers import registry
 from muster.schedulers.backfill.reserving import ReservingScheduler
 from muster.schedulers.composed import Composed
@@ -20,6 +21,7 @@ from muster.simulation import Failures, Options, Run, simulate
 from muster.simulation.engine import Progress, SimulationEngine
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of
+from tests.simulation.cases import just_enough
 
 ORDERS = ("fifo", "fifo-strict", "sjf", "smallest", "priority", "edf", "srtf", "srsf", "las")
 ALLOCATIONS = ("proportional", "requested")
@@ -212,3 +214,22 @@ def test_jobs_that_ended_ask_for_no_decision(order: str, monkeypatch: pytest.Mon
     for scheduler in (registry.build(order), in_python(registry.build(order))):
         simulate(trace, cluster_of(8), scheduler, Options(restart_cost_seconds=60.0, resize_restarts=True))
     assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_there_is_room_for_what_is_put_back_in_vain(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped gangs of 24 rows look for their places while others hold every GPU, a row each."""
+    room: list[tuple[int, int]] = []
+
+    class Measured(SimulationEngine):
+        def run(self, progress: Callable[[Progress], None] | None = None) -> None:
+            super().run(progress)
+            room.append((int(self.ledger.books.totals[ROWS_USED]), len(self.ledger.books.rows)))
+
+    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Measured)
+    monkeypatch.setattr("muster.cluster.ledger._grown", just_enough)
+    trace = jobs_of(*(job(100 * at, 1000, gpus=24, priority=1.0 * at) for at in (0, 0, 1, 1)))
+    scheduler = registry.build("priority+spread")
+    simulate(trace, cluster_of(*[2] * 24), scheduler if compiled else in_python(scheduler), Options())
+    [(used, rows)] = room
+    assert used <= rows
