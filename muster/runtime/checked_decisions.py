@@ -75,14 +75,20 @@ def _check_jobs(decision: Decision, asked: Ints) -> None:
 
 
 def _check_rows(decision: Decision, snapshot: Snapshot) -> None:
-    """ValueError for a job on a node that it may not use, or with another part of each GPU than it asks for."""
+    """ValueError for a job that comes to a node that it may not use, or has another part of each GPU than it asks for.
+
+    Where it runs already it may stay: its node may have lost a label.
+    """
     changes, table = decision.changes, snapshot.table
     jobs = np.repeat(changes.jobs, np.diff(changes.first))
     nodes, milli, asked = changes.rows["node"], changes.rows["milli"], table.asked[jobs]
-    outside = np.flatnonzero(~table.node_allowed[asked["constraint"], nodes])
-    if len(outside):
-        job, node = table.ids[int(jobs[outside[0]])], snapshot.cluster.nodes[int(nodes[outside[0]])].name
-        raise ValueError(f"job {job} would be on node {node}; allowed: nodes of its constraint and partition")
+    for at in np.flatnonzero(~table.node_allowed[asked["constraint"], nodes]).tolist():
+        job, node = int(jobs[at]), int(nodes[at])
+        if all(held.node != node for held in snapshot.ledger.holding(job)):
+            name = snapshot.cluster.nodes[node].name
+            raise ValueError(
+                f"job {table.ids[job]} would be on node {name}; allowed: nodes of its constraint and partition"
+            )
     shares = np.flatnonzero(milli != asked["milli"])
     if len(shares):
         job, at = table.ids[int(jobs[shares[0]])], int(shares[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
@@ -12,12 +13,15 @@ import pytest
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger, NodeAllocation, Transaction
+from muster.cluster.ledger_arrays import ENTRIES
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
+from muster.runtime.checked_decisions import check_decision
 from muster.schedulers.contract import Proposal, Snapshot, State
 from muster.schedulers.reasons import NO_GPUS
 from muster.simulation import PlanRefused
 from tests.building import cluster_of, column, job, jobs_of, run
+from tests.schedulers.synergy_cases import round_of
 
 JOBS = jobs_of(job(0, 100, gpus=2), job(10, 50, gpus=1), job(500, 20, gpus=2))
 Change = Callable[[Snapshot, Proposal], None]
@@ -140,6 +144,21 @@ def test_a_node_that_a_job_may_not_use_is_refused() -> None:
     cluster = parse_cluster("1x4v100+1x4a100")
     with pytest.raises(PlanRefused, match=r"job 0 would be on node .*; allowed: nodes of its constraint"):
         run(bound, cluster, FirstNode())
+
+
+def test_a_job_may_stay_where_it_was_allowed_to_be() -> None:
+    """Its node has lost a label while it runs: other cores there are no new place."""
+    given = round_of(cluster_of(2, 2), [("resnet18", 1)])
+    given.snapshot.ledger.put(0, [NodeAllocation(0, (0,), cpus=2.0)])
+    given.snapshot.ledger.books.totals[ENTRIES] = 0
+    given.snapshot.table.node_allowed[:, 0] = False
+    for node, refused in ((0, False), (1, True)):
+        given.snapshot.table.node_allowed[:, 1] = not refused
+        with given.snapshot.transaction() as transaction:
+            transaction.put(0, [NodeAllocation(node, (0,), cpus=1.0)])
+            decision = Proposal.blank(transaction, 1).decision()
+        with pytest.raises(ValueError, match="would be on node node1") if refused else nullcontext():
+            check_decision(decision, given.snapshot)
 
 
 def test_changes_of_another_kind_are_refused() -> None:
