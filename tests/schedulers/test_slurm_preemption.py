@@ -241,6 +241,19 @@ def test_a_service_refuses_what_cancels_jobs() -> None:
         live_scheduler("slurm", {**TIERS, "preempt_mode": "cancel"}, 60.0)
 
 
+def test_nothing_starts_on_what_a_stopped_job_still_releases() -> None:
+    """The gang on two nodes is stopped for the third job; the last one waits until its other GPUs are free."""
+    rows = [
+        job(4, 22, gpus=3, nodes=1, time_limit_seconds=120, qos="standby"),
+        job(10, 55, gpus=8, nodes=2, time_limit_seconds=120, qos="normal"),
+        job(25, 83, gpus=4, nodes=2, time_limit_seconds=120, qos="urgent"),
+        job(35, 55, gpus=2, nodes=1, time_limit_seconds=120, qos="urgent"),
+    ]
+    given_as = {**BY_QOS, "preempt_exempt_seconds": "27", "preempt_mode": "cancel"}
+    result, _ = simulated(rows, (4, 4, 4), given_as, release_seconds_per_gpu=0.5)
+    assert column(result, "outcome") == ["completed", "cancelled", "completed", "completed"]
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Jobs of three partitions and QOS of the same ranks, on 1 or 2 of three nodes of 4 GPUs."""

@@ -332,6 +332,7 @@ class SlurmScheduler(BackfillScheduler):
         if found is None:
             return None
         cycle.end_running(np.array(found.victims, np.int64))
+        cycle.note_completing(self._completing(snapshot))
         job, resolution = int(one.index[0]), self.cycles.bf_resolution
         cycle.start_after_preemption(found.nodes, job, needs[0], limit, resolution, found.starts)
         return found.starts

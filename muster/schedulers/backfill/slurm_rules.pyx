@@ -143,6 +143,10 @@ cdef class SlurmCycle:
             self._give_back(self._free.at, holder)
             self._running.erase(self._running.begin() + holder)
 
+    def note_completing(self, completing):
+        """Which nodes complete a job now that jobs were stopped for another one."""
+        self._kept[1][:] = completing
+
     def start_after_preemption(self, nodes, int64_t order, need, int64_t limit, int64_t resolution, bint starts):
         """A job that others have made room for: its nodes are reserved as a whole, and it runs if it starts at once."""
         cdef Ints places = ints(nodes), needed = ints(need)
