@@ -251,6 +251,17 @@ def test_a_share_of_a_gpu_goes_before_later_whole_jobs(order: str) -> None:
     assert end_of(result) == {"0": 100.0, "1": 100.0, "2": 150.0, "3": 150.0, "4": 200.0}
 
 
+@pytest.mark.parametrize("order", ["fifo", "priority"])
+def test_a_share_of_a_gpu_does_not_go_before_earlier_jobs(order: str) -> None:
+    """All three may use one node alone; the GPU of the other one makes room for both that wait, by count."""
+    one, other = cluster_of(1, 1).nodes
+    cluster = replace(cluster_of(1, 1), nodes=(replace(one, labels=("a",)), other))
+    rows = [job(0, 100), job(10, 50), job(20, 50, gpu_milli=500)]
+    trace = jobs_of(*({**row, "constraint": "label=a"} for row in rows))
+    result = run(trace, cluster, f"{order}+joint")
+    assert end_of(result) == {"0": 100.0, "1": 150.0, "2": 200.0}
+
+
 def test_a_request_that_no_node_has_room_for_is_the_reason() -> None:
     """The running job leaves seven GPUs and 100 GB; the other needs 450 GB."""
     trace = jobs_of(job(0, 100, memory_gb=400.0), job(1, 100, memory_gb=450.0))
