@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.cluster.distinct_rows import distinct_rows
-from muster.cluster.ledger_arrays import MICRO, Floats, Ints, NodeArray
+from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints, NodeArray
 from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, published_demand, speed_at
@@ -25,7 +25,8 @@ _UNKNOWN = -1
 class ProfiledDemands(NamedTuple):
     """Amounts a GPU, by class, kind of machine and resource; and the speeds there, by class and kind.
 
-    No amount is below what the class requests.
+    No amount is below what the class requests. One whose model says nothing of CPU and memory needs what it requests,
+    and its GPU-proportional share of what it does not request.
     """
 
     best: Ints
@@ -100,6 +101,11 @@ class ResourceProfiles:
     def below_share(self) -> ResourceProfiles:
         """The same, where a job may have less than its share: its fair demand is the least that was measured."""
         return ResourceProfiles(self.models, self._nodes, below_share=True)
+
+    def says_nothing_of(self, model: Ints) -> Bools:
+        """Of which models nothing is known of what they need beside their GPUs."""
+        unknown: Bools = self.models["n_cpus"][model] == 0
+        return unknown
 
     def sized(self, model: Ints, asked: Ints, workers: Ints) -> Ints:
         """The records of gangs of `model` that asked for `asked` GPUs and have `workers`; `models` may grow by them."""

@@ -151,7 +151,8 @@ def write_draft(
     Before these come jobs without GPUs that are not chosen and run: they have what they held, where it is still free.
 
     Those that are not barred get their node's proportional share, at least their request, by best fit, the chosen
-    first, from what the draft leaves. DoesNotFit if the draft has more on a node than is free there.
+    first, from what the draft leaves; the request alone where their model says nothing. DoesNotFit if the draft has
+    more on a node than is free there.
     """
     jobs = snapshot.jobs
     rows = 2 * int(draft.used[0]) + len(snapshot.cluster.nodes)
@@ -188,6 +189,6 @@ def serve(snapshot: Snapshot, transaction: Transaction, shares: Ints, chosen: Bo
         books = transaction.ledger.reserve(len(shares), len(shares))
         jobs = snapshot.jobs
         requested = jobs.requested_per_gpu
-        unknown = snapshot.resource_profiles.models["n_cpus"][jobs.model] == 0
+        unknown = snapshot.resource_profiles.says_nothing_of(jobs.model)
         needs = np.where(unknown[:, None] & (requested > 0), requested, PROPORTIONAL - requested)
         serve_shares(books, job_columns(snapshot), needs, shares, chosen)

@@ -181,7 +181,7 @@ cdef bint meets_requests(Draft* draft, Gangs* gangs, int64_t node) noexcept nogi
 
 
 cdef bint _are_fair(Draft* draft, Gangs* gangs, int64_t kind, Here* here, int64_t* amounts) noexcept nogil:
-    """Whether these amounts give each job its fair speed and request; its share where nothing is known of it."""
+    """Whether these amounts give each job its fair speed and request; its only choice where nothing is known of it."""
     cdef int64_t i, at, resource
     cdef int64_t* least
     cdef double fair
