@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,9 @@ _SITE = "6x8h100,96cpu,1000gb + 2x8a100,96cpu,1000gb"
 _PHILLY = {"": "philly.csv.xz", ", tenants": "philly_with_tenants.csv.xz"}
 _PARTS = (("", 50_000), ("", 80_000), (", tenants", 30_000), (", tenants", 55_000))
 _PART_JOBS, _PART_GPUS = 3_000, 160
+_PODS, _PART_PODS, _POD_GPUS = "alibaba_openb_pods.csv.xz", 1_500, 96
+_ALIBABA = "9x8g2,96cpu,412gb + 6x2t4,104cpu,550gb + 2x2p100,16cpu,129gb + 1x8g3,128cpu,825gb"
+"""About a 65th of the log's nodes; the rare kinds are left out."""
 _CHANGED = 0.05
 """Part of its work, and of the time since the job before it came, by which a draft changes a job at most."""
 _BETWEEN_SEEDS = 100
@@ -82,17 +86,29 @@ def _philly(file: str, first: int, load: float, reference: Path) -> Trace:
     """3,000 jobs of the log by time, without those above 80 GPUs, arriving so that they want this part of 160 GPUs."""
     jobs = read_trace(reference / "data" / "traces" / file).jobs.sort("submit_seconds", maintain_order=True)
     jobs = jobs.slice(first, _PART_JOBS).filter(pl.col("gpus") <= _PART_GPUS // 2)
+    return trace_of(_wanting(jobs, _PART_GPUS * load) | {"tenant": jobs["tenant"]}, file)
+
+
+def _pods(first: int, load: float, reference: Path) -> Trace:
+    """1,500 pods of the log by time, with what they request, arriving so that they want this part of 96 GPUs."""
+    jobs = read_trace(reference / "data" / "traces" / _PODS).jobs.sort("submit_seconds", maintain_order=True)
+    jobs = jobs.slice(first, _PART_PODS)
+    requested = {name: jobs[name] for name in ("gpu_milli", "cpus", "memory_gb")}
+    return trace_of(_wanting(jobs, _POD_GPUS * load) | requested, _PODS)
+
+
+def _wanting(jobs: pl.DataFrame, gpus: float) -> dict[str, Any]:
+    """The columns of jobs that arrive at the pace at which they want so many GPUs."""
     seconds, submit = jobs["duration_seconds"].to_numpy(), jobs["submit_seconds"].to_numpy()
     submit = submit - submit[0]
-    work = float((jobs["gpus"].to_numpy() * seconds).sum())
-    columns = {
+    whole = jobs["gpus"] * jobs["gpu_milli"].fill_null(1_000) / 1_000
+    work = float((whole.to_numpy() * seconds).sum())
+    return {
         "job_id": np.arange(len(jobs)),
-        "submit_seconds": (submit * work / (_PART_GPUS * load) / submit[-1]).round(1),
+        "submit_seconds": (submit * work / gpus / submit[-1]).round(1),
         "gpus": jobs["gpus"],
         "duration_seconds": seconds,
-        "tenant": jobs["tenant"],
     }
-    return trace_of(columns, file)
 
 
 def _file(path: str, mapping: Mapping[str, str] | None, reference: Path) -> Trace:
@@ -114,6 +130,10 @@ def queues() -> Iterator[Queue]:
             read = partial(_philly, _PHILLY[tenants], first, load)
             name = f"Philly{tenants}, from job {first:,}, load {load:g}"
             yield Queue(name, "20x8gpu,96cpu,500gb", read=read)
+    for first in (1_500, 4_500):
+        for load in (1.2, 3.0):
+            name = f"Alibaba, from pod {first:,}, load {load:g}"
+            yield Queue(name, _ALIBABA, read=partial(_pods, first, load))
     slurm = {
         "job_id": "job",
         "submit_seconds": "submitted",

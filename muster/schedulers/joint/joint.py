@@ -40,7 +40,7 @@ from muster.schedulers.joint.for_shares import serve_by_stopping, serve_passed, 
 from muster.schedulers.joint.found_places import as_found, as_placed, worth_less
 from muster.schedulers.joint.gang_shares import share_with_gangs
 from muster.schedulers.joint.joint_core import place_jointly
-from muster.schedulers.joint.modelled_speeds import TypedSizes
+from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
 from muster.schedulers.joint.node_limits import limits_of_nodes
 from muster.schedulers.joint.nothing_to_gain import nothing_to_gain
 from muster.schedulers.joint.on_network import plans_on_network
@@ -49,8 +49,8 @@ from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.servers import gpus_of_workers, jobs_of_one_size, place_sized
 from muster.schedulers.joint.size_choice import SizeOptions
 from muster.schedulers.joint.sizes import (
+    chooses_type,
     gains_from_type,
-    has_types,
     keeps_size,
     learns_as_it_grows,
     options_of,
@@ -244,13 +244,13 @@ class Joint(DraftAllocator):
         shares = beside_running(jobs, given.proposal.shares, stays)
         given = replace(given, ranked=ranked)
         snapshot = given.snapshot
-        has_choice = snapshot.jobs.elastic | has_types(snapshot)
+        has_choice = snapshot.jobs.elastic | chooses_type(snapshot)
         by_gpus = not has_choice.any() and _only_gpus_are_short(given)
         not_chosen = _NOT_CHOSEN_BY_GPUS if by_gpus else _NOT_CHOSEN
         weight = _weights(snapshot, given.ranked, given.chosen, given.stops_jobs, not_chosen)
         weighted = given.gangs._replace(weight=weight_of_assured(weight, given.proposal.assured))
-        sizes = present_sizes(given)
         if not (given.opened.movable & has_choice).any():
+            sizes = present_sizes(given)._replace(gpu_type=np.full(len(snapshot.jobs), ANY_TYPE))
             everyone = np.ones(len(sizes.at), np.bool_)
             return _best_draft(given, with_sizes(given, weighted, sizes), sizes, everyone)[1]
         every = options = options_of(given, weight)

@@ -11,7 +11,7 @@ from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.gangs import GangForms, Gangs, forms_of
+from muster.schedulers.allocation.gangs import GangForms, Gangs, forms_of, places_differ
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.interruption import HORIZON_SECONDS
@@ -25,6 +25,7 @@ from muster.schedulers.joint.modelled_speeds import (
     modelled_speeds,
     of_type,
 )
+from muster.schedulers.joint.most_gpus import most_gpus
 from muster.schedulers.joint.preferred_nodes import with_preferred_nodes
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 from muster.schedulers.placement.reachable import within_reach
@@ -69,6 +70,26 @@ def gains_from_type(snapshot: Snapshot) -> Bools:
     gains: Bools = has_types(snapshot) & np.array(differs)[jobs.model]
     gains &= (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
     return gains
+
+
+def chooses_type(snapshot: Snapshot) -> Bools:
+    """Which jobs may have several types of GPU, and it may count which of them they have.
+
+    It does for those whose model states a speed on some type or of which speeds are learned, and where places differ
+    for gangs that no machine holds.
+    """
+    jobs, names, types = snapshot.jobs, snapshot.cluster.gpu_types, types_of(snapshot).tolist()
+    if len(types) == 1:
+        return np.zeros(len(jobs), np.bool_)
+    counts = [
+        snapshot.size_speeds is not None
+        or (model is not None and any(model.speed_on(names[each]) is not None for each in types))
+        for model in snapshot.table.models
+    ]
+    chooses: Bools = np.array(counts)[jobs.model]
+    if places_differ(snapshot, jobs.gpus):
+        chooses |= jobs.gpus > snapshot.ledger.books.nodes["gpus"].max()
+    return chooses & has_types(snapshot)
 
 
 def has_types(snapshot: Snapshot) -> Bools:
@@ -306,7 +327,8 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
     types = np.unique(np.append(ANY_TYPE, types_of(given.snapshot)))
     elastic, asked = jobs.elastic[at], jobs.gpus[at]
     few = np.where(elastic, jobs.min_gpus[at], asked)
-    room = np.array([_most_gpus(given, each)[at] for each in types.tolist()])
+    books, asks = given.snapshot.ledger.books, jobs.requested_per_gpu[at]
+    room = most_gpus(books.nodes, types, asks, given.gangs.node_allowed, given.gangs.constraint[at])
     many = np.maximum(few, np.minimum(np.where(elastic, jobs.max_gpus[at], asked), room[0]))
     stated = _stated_types(given, types)[:, jobs.model[at]] & (room >= few)
     stated[0] = ~stated.any(axis=0)
@@ -381,22 +403,6 @@ def _stated_types(given: AllocationInput, types: Ints) -> Bools:
     )
     stated |= ~stated.any(axis=0) & (types != ANY_TYPE)[:, None]
     return stated
-
-
-def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
-    """Return on how many GPUs of its nodes in the empty cluster each job has what it requests, on those of a type."""
-    nodes, gangs = given.snapshot.ledger.books.nodes, given.gangs
-    usable = nodes["capacity"] - nodes["unavailable"]
-    asks = np.column_stack([given.snapshot.jobs.requested_per_gpu, gangs.constraint])
-    distinct, kind = distinct_rows(asks)
-    whole = usable[:, GPU] // MICRO
-    most = np.zeros(len(distinct), np.int64)
-    for at, ask in enumerate(distinct):
-        need, wanted = ask[:-1], ask[:-1] > 0
-        room = (usable[:, wanted] // need[wanted]).min(axis=1, initial=int(whole.max(initial=0)))
-        allowed = is_type(nodes["gpu_type"], gpu_type) & gangs.node_allowed[ask[-1]]
-        most[at] = np.minimum(whole, room)[allowed].sum()
-    return most[kind]
 
 
 def known_seconds(given: AllocationInput, sizes: TypedSizes, machines: Ints | None = None) -> Floats:
