@@ -104,6 +104,16 @@ def occupancy_of(jobs: pl.DataFrame, cluster: Cluster) -> Occupancy | None:
     )
 
 
+def most_gpus(cluster: Cluster, allowed: Bools) -> float:
+    """The GPUs of the largest node of those allowed; 0 where there is none."""
+    return float(max((node.gpus for node, may in zip(cluster.nodes, allowed, strict=True) if may), default=0))
+
+
+def nodes_needed(gpus: float, stated: float | None, most: float) -> float:
+    """As many nodes as a job states, or as few as hold its GPUs where a node has `most` of them."""
+    return max(stated or 1.0, float(np.ceil(gpus / most)) if most else float("inf"))
+
+
 def room_for(free: Floats, need: Floats, allowed: Bools) -> int:
     """How many nodes have this much free, of those allowed."""
     return int(np.count_nonzero(allowed & np.all(free >= need - 1e-9, axis=1)))

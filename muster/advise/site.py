@@ -20,7 +20,7 @@ from muster.schedulers.backfill.slurm_cycles import SlurmCycles
 from muster.schedulers.registry import build
 from muster.simulation import never_able
 from muster.slurm_partitions import PartitionLimits
-from muster.workload.jobs import without_nodes
+from muster.workload.jobs import GPU_TYPE, without_nodes
 from muster.workload.trace import Trace
 
 TWIN = "slurm"
@@ -101,8 +101,22 @@ class Site:
         }
 
     def allowed(self, partition: str) -> Bools:
-        """Nodes that jobs of a partition may use; all where it is not known."""
-        return self.partitions.get(partition, np.ones(len(self.cluster.nodes), np.bool_))
+        """Nodes that jobs of a partition, or of several with commas, may use; all where none of them is known."""
+        own = [self.partitions[name] for name in partition.split(",") if name in self.partitions]
+        return np.logical_or.reduce(own) if own else np.ones(len(self.cluster.nodes), np.bool_)
+
+    def of_type(self, constraint: str) -> Bools:
+        """Nodes with the type of GPU that a constraint names; all where it names none, or the cluster states none."""
+        types = np.array([node.gpu_type.casefold() for node in self.cluster.nodes])
+        if not self.cluster.states_gpu_types or not constraint.startswith(GPU_TYPE):
+            return np.ones(len(types), np.bool_)
+        return np.isin(types, constraint.removeprefix(GPU_TYPE).casefold().split("|"))
+
+    @cached_property
+    def usable(self) -> Mapping[tuple[str, str], Bools]:
+        """For each partition and constraint of the log's jobs, the nodes that they may use."""
+        pairs = self.jobs.select("partition", "constraint").unique().iter_rows()
+        return {(partition, one): self.allowed(partition) & self.of_type(one) for partition, one in pairs}
 
     @cached_property
     def too_large(self) -> tuple[str, ...]:

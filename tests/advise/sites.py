@@ -21,22 +21,28 @@ def clock(minutes: float) -> str:
 def job(
     name: str, times: Sequence[float | None], nodes: str, gpus: int, cpus: int, **more: str | float
 ) -> str:
-    """A line of sacct: submission, start and end in minutes; `more` has memory_gb, user, partition, limit and usage."""
+    """A line of sacct: submission, start and end in minutes.
+
+    `more` has memory_gb, user, partition, limit in minutes (or UNLIMITED), type of GPU and usage.
+    """
     count = 2 if "," in nodes else 1
     submit, start, end = times
     state = "PENDING" if start is None else "RUNNING" if end is None else "COMPLETED"
     elapsed = "00:00:00" if start is None or end is None else clock(end - start)[-8:]
-    tres = f"cpu={cpus},{f'gres/gpu={gpus},' if gpus else ''}mem={more.get('memory_gb', 1)}G,node={count}"
+    gres = f"gres/gpu:{more['type']}" if "type" in more else "gres/gpu"
+    tres = f"cpu={cpus},{f'{gres}={gpus},' if gpus else ''}mem={more.get('memory_gb', 1)}G,node={count}"
+    limit = more.get("limit", 60)
     cells = [
         *(name, more.get("user", "ann"), more.get("partition", "a"), state),
         *("Unknown" if one is None else clock(one) for one in (submit, start, end)),
-        *(elapsed, clock(float(more.get("limit", 60)))[-8:], str(count), nodes, tres),
+        *(elapsed, limit if isinstance(limit, str) else clock(limit)[-8:], str(count), nodes, tres),
         *(more.get("total_cpu", ""), "", more.get("average", "")),
     ]
     return "|".join(map(str, cells))
 
 
-def node(name: str, *, gpus: int = 4, cpus: int = 8, partitions: str = "a") -> str:
+def node(name: str, *, gpus: int | str = 4, cpus: int = 8, partitions: str = "a") -> str:
+    """A node of scontrol; `gpus` may name their type, as `h100:4`."""
     return (
         f"NodeName={name} CPUTot={cpus} Gres=gpu:{gpus} RealMemory=100000 State=IDLE Partitions={partitions}"
     )

@@ -93,6 +93,38 @@ def test_a_gang_of_two_nodes_is_not_kept_by_fragments(tmp_path: Path) -> None:
     assert judged("fragmentation", tmp_path, jobs).status == NOTHING
 
 
+def test_free_gpus_of_another_type_are_no_fragments(tmp_path: Path) -> None:
+    # Job 4 waits for four a100, all of which job 1 holds; two h100 are free on each of two other nodes.
+    nodes = (node("n1", gpus="a100:4"), node("n2", gpus="h100:4"), node("n3", gpus="h100:4"))
+    jobs = [
+        job("1", (0, 0, 30), "n1", 4, 4, type="a100"),
+        job("2", (0, 0, 30), "n2", 2, 2, type="h100"),
+        job("3", (0, 0, 30), "n3", 2, 2, type="h100"),
+        job("4", (0, 30, 60), "n1", 4, 4, type="a100"),
+        job("5", (0, 30, 60), "n2", 4, 4, type="h100"),
+    ]
+    assert [row[0] for row in judged("fragmentation", tmp_path, jobs, nodes).rows] == ["5"]
+
+
+@pytest.mark.parametrize("name", ["fragmentation", "walled-partitions"])
+def test_a_job_needs_as_many_nodes_as_its_partition_has_it(tmp_path: Path, name: str) -> None:
+    # Partition a has nodes of four GPUs and room for job 2 on both of them, whatever partition b has.
+    nodes = (*NODES, node("n3", gpus=8, partitions="b"), node("n4", gpus=8, partitions="b"))
+    jobs = [job("1", (0, 0, 60), "n3", 1, 1, partition="b"), job("2", (0, None, None), "", 8, 8)]
+    assert judged(name, tmp_path, jobs, nodes).status == NOTHING
+
+
+def test_jobs_of_another_partition_want_no_stranded_gpus(tmp_path: Path) -> None:
+    # Job 1 takes all CPUs of n1, in a; job 3 waits in b, whose node is full.
+    nodes = (node("n1"), node("n2", partitions="b"))
+    jobs = [
+        job("1", (0, 0, 60), "n1", 0, 8),
+        job("2", (0, 0, 30), "n2", 4, 4, partition="b"),
+        job("3", (0, 30, 60), "n2", 4, 4, partition="b"),
+    ]
+    assert judged("stranded-gpus", tmp_path, jobs, nodes).status == NOTHING
+
+
 def test_more_nodes_are_tried_with_jobs_that_fit_today(tmp_path: Path) -> None:
     # Job 3 needs three nodes: with a third one it would run, and others would wait for it.
     jobs = [job(str(at), (0, 30 * at, 30 * at + 30), "n1,n2", 8, 8) for at in range(3)]

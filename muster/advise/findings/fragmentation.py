@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from muster.advise.finding import Finding, Saving, not_judged, nothing
-from muster.advise.occupancy import GPUS, room_for
+from muster.advise.occupancy import GPUS, most_gpus, nodes_needed, room_for
 from muster.advise.site import Site
 from muster.formatting import HOUR, counted, duration, three_figures
 
@@ -22,17 +22,17 @@ def judge(site: Site) -> Finding:
         return not_judged(NAME, "node names (NodeList) of this cluster")
     jobs = occupancy.jobs
     gpus = jobs["gpus"].fill_null(0.0).to_numpy()
-    largest = np.array([node.gpus for node in site.cluster.nodes])
-    wanted = np.maximum(jobs["nodes"].fill_null(0.0).to_numpy(), np.ceil(gpus / largest.max())).clip(1)
-    partitions = jobs["partition"].to_list()
+    stated = jobs["nodes"].to_list()
+    pairs = list(jobs.select("partition", "constraint").iter_rows())
+    most = {pair: most_gpus(site.cluster, allowed) for pair, allowed in site.usable.items()}
     kept: defaultdict[int, float] = defaultdict(float)
     for moment in occupancy.moments():
         for row in moment.waiting[gpus[moment.waiting] > 1].tolist():
-            allowed = site.allowed(partitions[row])
-            free = moment.free[:, GPUS]
-            need = np.array([np.ceil(gpus[row] / wanted[row]), 0.0, 0.0])
-            enough = np.floor(free[allowed] + 1e-9).sum() >= gpus[row]
-            if enough and room_for(moment.free, need, allowed) < wanted[row]:
+            allowed = site.usable[pairs[row]]
+            wanted = nodes_needed(gpus[row], stated[row], most[pairs[row]])
+            need = np.array([np.ceil(gpus[row] / wanted), 0.0, 0.0])
+            enough = np.floor(moment.free[allowed, GPUS] + 1e-9).sum() >= gpus[row]
+            if enough and room_for(moment.free, need, allowed) < wanted:
                 kept[row] += moment.seconds
     total = sum(kept.values()) / HOUR
     if not kept:
@@ -44,8 +44,9 @@ def judge(site: Site) -> Finding:
         f"{three_figures(total)} hours in all",
         jobs=jobs.height,
         evidence=[
-            "Counted is the time in which a waiting job's nodes had as many GPUs free in all as it asked for, and not "
-            "enough of them on each of as many nodes as it needs. Reservations for others are not counted.",
+            "Counted is the time in which a waiting job's nodes, with the type of GPU that it asks for, had as many "
+            "GPUs free in all as it asked for, and not enough of them on each of as many nodes as it needs. "
+            "Reservations for others are not counted.",
         ],
         saving=Saving(0.0, total, "job-hours of waiting"),
         what_to_do=[

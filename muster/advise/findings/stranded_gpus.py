@@ -26,13 +26,18 @@ def judge(site: Site) -> Finding:
     if ran["cpus"].is_null().all():
         return not_judged(NAME, "CPUs (ReqTRES)")
     need = [(ran[name] / ran["gpus"]).quantile(_SMALL) or 0.0 for name in ("cpus", "memory_gb")]
+    gpus = occupancy.jobs["gpus"].fill_null(0.0).to_list()
+    pairs = list(occupancy.jobs.select("partition", "constraint").iter_rows())
     stranded = needed = 0.0
     for moment in occupancy.moments():
         lacking = (moment.free[:, CPUS] < need[0]) | (moment.free[:, MEMORY] < need[1])
-        free = float(np.floor(moment.free[lacking, GPUS] + 1e-9).sum())
-        wanted = float(occupancy.jobs["gpus"].fill_null(0.0).to_numpy()[moment.waiting].sum())
-        stranded += free * moment.seconds / HOUR
-        needed += min(free, wanted) * moment.seconds / HOUR
+        free = np.where(lacking, np.floor(moment.free[:, GPUS] + 1e-9), 0.0)
+        wanted: Counter[tuple[str, str]] = Counter()
+        for row in moment.waiting.tolist():
+            wanted[pairs[row]] += gpus[row]
+        of_use = sum(min(count, float(free[site.usable[pair]].sum())) for pair, count in wanted.items())
+        stranded += float(free.sum()) * moment.seconds / HOUR
+        needed += min(float(free.sum()), of_use) * moment.seconds / HOUR
     jobs = occupancy.jobs.height
     if needed <= 0:
         return nothing(NAME, "No GPU was stranded by CPUs or memory while a job waited", jobs)
@@ -44,8 +49,8 @@ def judge(site: Site) -> Finding:
         evidence=[
             f"A modest job (the least tenth) asks for {need[0]:.3g} CPU cores and {need[1]:.3g} GB for each GPU.",
             f"While jobs waited, {three_figures(stranded)} GPU-hours lay free on nodes that had less than that left.",
-            f"The jobs that waited wanted {three_figures(needed)} GPU-hours of them; the table has those that took "
-            "more than their GPUs' share of a node.",
+            f"The jobs that waited wanted {three_figures(needed)} GPU-hours of them, in their partitions and of the "
+            "type of GPU that they ask for; the table has those that took more than their GPUs' share of a node.",
         ],
         saving=Saving(0.0, needed, "GPU-hours"),
         what_to_do=[

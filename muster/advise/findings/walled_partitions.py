@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-
-import numpy as np
+from dataclasses import dataclass
 
 from muster.advise.finding import Finding, Saving, not_judged, nothing
-from muster.advise.occupancy import Occupancy, room_for
+from muster.advise.occupancy import Occupancy, most_gpus, nodes_needed, room_for
 from muster.advise.site import Site
-from muster.cluster.ledger_arrays import Bools
+from muster.cluster.ledger_arrays import Bools, Floats
 from muster.formatting import HOUR, three_figures
 
 NAME = "walled-partitions"
@@ -60,38 +59,45 @@ def _walled(
 ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], set[int]]]:
     """By partition that had no room and partition that had: seconds, and the rows of the jobs that waited."""
     jobs = occupancy.jobs
-    partitions = jobs["partition"].to_list()
-    gpus = jobs["gpus"].fill_null(0.0).to_numpy()
-    types = _types_asked(site)
-    most = max(node.gpus for node in site.cluster.nodes)
-    nodes = np.maximum(jobs["nodes"].fill_null(0.0).to_numpy(), np.ceil(gpus / most)).clip(1)
+    pairs = list(jobs.select("partition", "constraint").iter_rows())
+    gpus = jobs["gpus"].fill_null(0.0).to_list()
+    stated = jobs["nodes"].to_list()
+    places = {pair: _places_of(site, *pair) for pair in site.usable if pair[0] in site.partitions}
     walled: defaultdict[tuple[str, str], float] = defaultdict(float)
     waiting: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for moment in occupancy.moments():
         for row in moment.waiting.tolist():
-            mine = partitions[row]
-            if not gpus[row] or mine not in site.partitions:
+            if not gpus[row] or pairs[row] not in places:
                 continue
-            need = occupancy.amounts[row] / nodes[row]
-            own = site.allowed(mine)
-            usable = types.get(jobs["job_id"][row], np.ones_like(own))
-            if room_for(moment.free, need, own & usable) >= nodes[row]:
+            need = (gpus[row], stated[row], occupancy.amounts[row])
+            own, *others = places[pairs[row]]
+            if own.holds(moment.free, *need):
                 continue  # Its own nodes would do, so the wall is not why it waits.
-            for name, mask in site.partitions.items():
-                if room_for(moment.free, need, mask & ~own & usable) >= nodes[row]:
-                    walled[mine, name] += moment.seconds
-                    waiting[mine, name].add(row)
+            for other in others:
+                if other.holds(moment.free, *need):
+                    walled[own.partition, other.partition] += moment.seconds
+                    waiting[own.partition, other.partition].add(row)
     return walled, waiting
 
 
-def _types_asked(site: Site) -> dict[str, Bools]:
-    """For each job that asks for a type of GPU, the nodes that have it."""
-    prefix = "gpu_type="
-    types = np.array([node.gpu_type.casefold() for node in site.cluster.nodes])
-    if not site.cluster.states_gpu_types:
-        return {}
-    return {
-        job: np.isin(types, constraint.removeprefix(prefix).casefold().split("|"))
-        for job, constraint in site.trace.jobs.select("job_id", "constraint").iter_rows()
-        if constraint.startswith(prefix)
-    }
+@dataclass(frozen=True)
+class _Place:
+    """Nodes of a partition on which jobs of one partition and constraint could run, but for the wall."""
+
+    partition: str
+    nodes: Bools
+    most: float
+    """GPUs of the largest of them."""
+
+    def holds(self, free: Floats, gpus: float, stated: float | None, amounts: Floats) -> bool:
+        """Whether a job with these GPUs, stated nodes and amounts in all has room on them."""
+        nodes = nodes_needed(gpus, stated, self.most)
+        return room_for(free, amounts / nodes, self.nodes) >= nodes
+
+
+def _places_of(site: Site, partition: str, constraint: str) -> list[_Place]:
+    """The nodes of a partition, then those of each other one that it does not have, of the type that is asked for."""
+    own, typed = site.partitions[partition], site.of_type(constraint)
+    others = {name: mask & ~own for name, mask in site.partitions.items() if name != partition}
+    masks = {partition: own, **others}
+    return [_Place(name, mask & typed, most_gpus(site.cluster, mask & typed)) for name, mask in masks.items()]
