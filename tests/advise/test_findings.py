@@ -180,6 +180,12 @@ def test_time_limits_are_set_beside_run_times(tmp_path: Path) -> None:
     assert judged("time-limits", tmp_path, [job("1", (0, 0, 50), "n1", 1, 1)]).status == NOTHING
 
 
+def test_a_job_without_a_limit_has_none_to_halve(tmp_path: Path) -> None:
+    jobs = [job("1", (0, 0, 10), "n1", 1, 1), job("2", (0, 0, 10), "n1", 1, 1, limit="UNLIMITED")]
+    halved = trials_of(site(tmp_path, jobs, NODES))["limits halved"].trace.jobs
+    assert halved["time_limit_seconds"].to_list() == [1800.0, None]
+
+
 def queue_behind_a_long_job() -> list[str]:
     """One job of four GPUs for two hours, then short ones, on one node: the log starts them in this order."""
     long = job("1", (0, 0.1, 120), "n1", 4, 4, limit=180)

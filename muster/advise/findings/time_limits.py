@@ -50,7 +50,8 @@ def trials(site: Site) -> dict[str, SiteTrial]:
     if jobs.is_empty() or _ratios(jobs)[0] < _FAR:
         return {}
     limit, run = pl.col("time_limit_seconds"), pl.col("duration_seconds")
-    shorter = {"limits halved": pl.max_horizontal(limit / 2, run * _MARGIN), "limits known": run * _MARGIN}
+    halved = pl.when(limit.is_not_null()).then(pl.max_horizontal(limit / 2, run * _MARGIN))
+    shorter = {"limits halved": halved, "limits known": run * _MARGIN}
     return {
         name: site.trial(
             trace=site.with_jobs(
