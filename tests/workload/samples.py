@@ -77,6 +77,7 @@ ACME = """job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time
 12,u2,1,0,4,Other,FAILED,2023-03-01 08:00:00+08:00,2023-03-01 08:01:00+08:00,2023-03-01 08:02:00+08:00,60,60,0.0
 13,u2,1,1,0,Debug,CANCELLED,2023-03-01 08:00:00+08:00,2023-03-01 08:00:00+08:00,2023-03-01 08:00:00+08:00,0,0,0.0
 14,u2,1,1,8,Debug,CANCELLED,2023-03-01 08:00:05+08:00,,2023-03-01 08:01:00+08:00,,,
+15,u2,1,1,8,Debug,RUNNING,2023-03-01 08:00:06+08:00,2023-03-01 08:01:00+08:00,,0,54,0.0
 """  # noqa: E501
 ACME_HEADER = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,"
 ACME_PODS = f"""{ACME_HEADER}start_time,end_time,fail_time,stop_time,duration,queue,gpu_time

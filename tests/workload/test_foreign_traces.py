@@ -131,7 +131,8 @@ def test_acme_jobs_last_from_their_start_to_their_end(tmp_path: Path) -> None:
         ("13", 0.0, 1, 1.0, "", "u2", 1, None, 0.0, 0.0, "Debug"),
     ]
     assert trace.notes == (
-        "dropped 1 of 4 rows: no GPU asked for",
+        "dropped 1 of 5 rows: no GPU asked for",
+        "dropped 1 of 4 rows: not finished when the log ends",
         "dropped 1 of 3 rows: never started",
         "set 1 duration of 0 s to 1 s",
     )

@@ -60,6 +60,7 @@ def read(content: Content) -> Reading:
     reading = cells.reading(columns)
     reading.drop_without_gpus()
     reading.drop(pl.col("submit_seconds").is_null(), "no submission time")
+    reading.drop_open()
     reading.drop(pl.col("start_seconds").is_null(), "never started")
     reading.drop(pl.col("duration_seconds").is_null(), "not finished when the log ends")
     reading.only_positive(*amounts)

@@ -15,6 +15,8 @@ from muster.workload.traces.times import epoch_seconds
 LEAST_SECONDS = 1.0
 """What a run of no measurable length is set to: logs count whole seconds."""
 
+_OPEN = ("RUNNING", "PENDING", "SUSPENDED")
+"""States of jobs that have not ended."""
 _MOMENTS = ("submit_seconds", "start_seconds", "end_seconds")
 """Columns on the log's clock."""
 _ANY_NUMBER = "a number from -1e12 to 1e12"
@@ -44,6 +46,11 @@ class Reading:
     def drop_without_gpus(self) -> None:
         """CPU-only jobs do not compete for GPUs."""
         self.drop(pl.col("gpus").fill_null(0) == 0, "no GPU asked for")
+
+    def drop_open(self) -> None:
+        """What a log says of the length of a job that still runs or waits is not how long it takes."""
+        is_open = pl.col("status").str.to_uppercase().is_in(_OPEN)
+        self.drop(is_open, "not finished when the log ends")
 
     def clamp_durations(self) -> None:
         """Runs of 0 s become 1 s; negative ones are left to the checks, which refuse them."""

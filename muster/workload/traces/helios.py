@@ -21,7 +21,6 @@ _NEEDED = (
     "state",
     *(_NAMES[name] for name in ("submit_seconds", "gpus", "duration_seconds", "tenant")),
 )
-_OPEN = ("RUNNING", "PENDING", "SUSPENDED")
 
 EXPECTED = "columns job_id, user, vc, gpu_num, cpu_num, state, submit_time, start_time, duration"
 
@@ -50,7 +49,7 @@ def read(content: Content) -> Reading:
         columns["start"] = cells.times("start_time")
     reading = cells.reading(columns)
     reading.drop_without_gpus()
-    reading.drop(pl.col("status").str.to_uppercase().is_in(_OPEN), "not finished when the log ends")
+    reading.drop_open()
     if "start" in columns:
         reading.drop(pl.col("start").is_null(), "never started")
         reading.frame = reading.frame.drop("start")
