@@ -73,7 +73,13 @@ def test_helios_takes_gpu_jobs_that_ran(tmp_path: Path) -> None:
         ("11", 10.0, 8, 3600.0, "vcA", "u1", 64.0, "COMPLETED"),
         ("13", 0.0, 1, 1.0, "vcB", "u2", 4.0, "FAILED"),
     ]
+    assert columns(trace, "nodes", "start_seconds", "end_seconds") == [(1, 60.0, 3660.0), (1, 60.0, 60.0)]
     assert len(trace.notes) == 4
+
+
+def test_helios_without_ends_has_them_by_duration(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.HELIOS.replace("end_time", "ended"))
+    assert columns(trace, "start_seconds", "end_seconds") == [(60.0, 3660.0), (60.0, 60.0)]
 
 
 def test_openb_pods_share_gpus_and_ask_for_types(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ _NAMES = {
     "duration_seconds": "duration",
     "tenant": "vc",
     "cpus": "cpu_num",
+    "start_seconds": "start_time",
+    "end_seconds": "end_time",
+    "nodes": "node_num",
     "status": "state",
 }
 _NEEDED = (
@@ -31,7 +34,7 @@ def recognise(content: Content) -> bool:
 
 
 def read(content: Content) -> Reading:
-    """Virtual clusters become tenants; jobs without GPUs (more than half of them) are left out."""
+    """Virtual clusters become tenants; starts are kept. Jobs without GPUs (more than half of them) are left out."""
     assert isinstance(content, TraceTable)
     cells = Cells(content, _NAMES)
     columns = {
@@ -43,16 +46,25 @@ def read(content: Content) -> Reading:
         "user": cells.text("user"),
         "status": cells.text("status"),
     }
-    if "cpu_num" in content.header:
-        columns["cpus"] = cells.numbers("cpus")
-    if "start_time" in content.header:
-        columns["start"] = cells.times("start_time")
+    for native, read_cells in (
+        ("cpus", cells.numbers),
+        ("nodes", cells.amounts),
+        ("start_seconds", cells.times),
+    ):
+        if _NAMES[native] in content.header:
+            columns[native] = read_cells(native)
+    if "start_seconds" in columns:
+        ran = columns["duration_seconds"]
+        ends = "end_time" in content.header
+        columns["end_seconds"] = cells.times("end_seconds") if ends else columns["start_seconds"] + ran
     reading = cells.reading(columns)
     reading.drop_without_gpus()
     reading.drop_open()
-    if "start" in columns:
-        reading.drop(pl.col("start").is_null(), "never started")
-        reading.frame = reading.frame.drop("start")
+    if "start_seconds" in columns:
+        reading.drop(pl.col("start_seconds").is_null(), "never started")
+        reading.order_moments()
+    if "nodes" in columns:
+        reading.possible_nodes()
     if "cpus" in columns:
         reading.only_positive("cpus")
     reading.clamp_durations()
