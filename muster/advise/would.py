@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from muster.advise.site import Site
+from muster.cluster import Node
 from muster.cluster.slurm_nodes import expand_hosts
 from muster.formatting import counted, duration
 from muster.problems import InputError, Problem
@@ -145,6 +146,8 @@ def check_shape(site: Site, shape: Shape) -> None:
         of = f"partition {shape.partition}" if shape.partition in site.partitions else "the cluster"
         what = f"allowed: up to the {counted(total, 'GPU')} of {of}"
         raise InputError(Problem("--gpus", what, found=shape.gpus))
+    if problems := [*_impossible_amounts(shape, with_gpus)]:
+        raise InputError(*problems)
     if problems := list(_over_limits(site, shape, max((node.gpus for node in with_gpus), default=1))):
         raise InputError(*problems)
     most = min(shape.gpus, len(with_gpus))
@@ -154,6 +157,17 @@ def check_shape(site: Site, shape: Shape) -> None:
     if shape.partition and site.partitions and shape.partition not in site.partitions:
         what = f"allowed: {', '.join(site.partitions)}"
         raise InputError(Problem("--partition", what, found=shape.partition))
+
+
+def _impossible_amounts(shape: Shape, nodes: Sequence[Node]) -> Iterator[Problem]:
+    """CPUs and memory that are no amounts, or that all nodes together do not have."""
+    for flag, asked, unit, most in (
+        ("--cpus", shape.cpus, "CPU cores", sum(node.cpus for node in nodes)),
+        ("--memory", shape.memory_gb, "GB", sum(node.memory_gb for node in nodes)),
+    ):
+        if asked is not None and not 0 < asked <= most:
+            what = f"allowed: above 0, up to the {most:,.6g} {unit} of the nodes with GPUs that it may use"
+            yield Problem(flag, what, found=f"{asked:g} {unit}")
 
 
 def _over_limits(site: Site, shape: Shape, gpus_a_node: int) -> Iterator[Problem]:

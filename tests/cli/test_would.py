@@ -113,6 +113,18 @@ def test_would_asks_for_the_default_partition(muster: Muster, tmp_path: Path) ->
             "--at: found '9.00 d'; the log ends 5.33 h after",
         ),
         (("--gpus", "1", "--time-limit", "0s"), "--time-limit: found '0s'; allowed: a time above 0"),
+        (
+            ("--gpus", "1", "--time-limit", "1h", "--cpus", "nan"),
+            "--cpus: found 'nan CPU cores'; allowed: above 0, up",
+        ),
+        (
+            ("--gpus", "1", "--time-limit", "1h", "--memory", "0"),
+            "--memory: found '0 GB'; allowed: above 0, up to",
+        ),
+        (
+            ("--gpus", "1", "--time-limit", "1h", "--memory", "1pb"),
+            "--memory: found '1e+06 GB'; allowed: above 0",
+        ),
         (("--gpus", "1", "--time-limit", "1h", "--partition", "b"), "--partition: found 'b'; allowed: a"),
         (("--gpus", "1", "--time-limit", "1h", "--at", "0"), "no job with a time limit had ended by then"),
     ],
