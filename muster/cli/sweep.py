@@ -77,6 +77,7 @@ def sweep(
     else:
         with closing(_tasks(where, address, partition)) as tasks:
             summaries = run_kept(cells, out, workers or tasks.cpus, tasks.run)
+    from muster.sweep.results import as_json as means_as_json
     from muster.sweep.write import write_results
 
     mapped = ["--map", columns] if columns else []
@@ -86,7 +87,7 @@ def sweep(
     for note, trace in notes_of_sweep(points, summaries).items():
         print(f"{trace}: {note}", file=sys.stderr)
     if as_json:
-        print(as_json_text({"out": str(out), "cells": len(points)}), end="")
+        print(as_json_text({"out": str(out), "cells": len(points), "means": means_as_json(means)}), end="")
         return
     from rich.console import Console
 

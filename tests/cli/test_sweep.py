@@ -190,7 +190,11 @@ def test_nothing_finished_is_done_again(swept: tuple[Path, Outcome], muster: Mus
     lost.unlink()
     damaged.write_text('{"inputs": {')
     before = {path: path.stat().st_mtime_ns for path in kept}
-    assert muster("sweep", sweep, "--out", folder / "out", "--json").status == 0
+    again = muster("sweep", sweep, "--out", folder / "out", "--json")
+    assert again.status == 0
+    shown = json.loads(again.out)
+    written = json.loads((folder / "out" / "sweep.json").read_text())
+    assert (shown["cells"], shown["means"]) == (24, written["means"])
     assert (lost.read_bytes(), damaged.read_bytes()) == whole
     assert {path: path.stat().st_mtime_ns for path in kept} == before
     assert len(list(cells.glob("*.json"))) == 24
