@@ -493,6 +493,20 @@ def test_sacct_says_what_the_steps_of_jobs_used(tmp_path: Path) -> None:
     ]
 
 
+def test_each_run_of_a_requeued_job_used_its_own(tmp_path: Path) -> None:
+    # As sacct -D prints it: 4 cores for ten minutes on four GPUs, then 2 cores for one minute.
+    first, last = "2024-01-01T00:00:00", "2024-01-01T01:00:00"
+    text = (
+        f"{USED_HEADER}\n"
+        f"7|{first}|00:10:00|gres/gpu=4|n1|00:40:00||||\n"
+        f"7.0|{first}|00:10:00||n1|00:40:00|3G|cpu=00:40:00,mem=3G|gres/gpuutil=90|\n"
+        f"7|{last}|00:01:00|gres/gpu=4|n1|00:02:00||||\n"
+        f"7.0|{last}|00:01:00||n1|00:02:00|1G|cpu=00:02:00,mem=1G|gres/gpuutil=10|\n"
+    )
+    gib = 2**30 / 1e9
+    assert columns(read(tmp_path, text), *USAGE) == [(2.0, pytest.approx(gib), 0.1, 0.4)]
+
+
 def test_parts_of_a_heterogeneous_job_are_one_job(tmp_path: Path) -> None:
     moment = "2024-01-01T00:00:00"
     text = (

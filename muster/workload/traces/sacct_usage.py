@@ -46,17 +46,19 @@ def usage(table: pl.DataFrame, gpus: pl.Series, seconds: pl.Series) -> pl.DataFr
         pl.col("jobid").str.split(".").list.first().alias("job"),
         pl.col("jobid").str.contains(".", literal=True).alias("step"),
     )
-    of_steps = rows.group_by("job").agg(
+    # A requeued job has a row for each run, each with its steps after it.
+    rows = rows.with_columns((~pl.col("step")).cum_sum().over("job").clip(1).alias("run"))
+    of_steps = rows.group_by("job", "run").agg(
         pl.col("total_cpu").filter(~pl.col("step")).max(),
         pl.col("step_cpu").drop_nulls().sum().alias("step_cpu"),
         pl.col("step_cpu").is_not_null().any().alias("counted"),
         pl.coalesce("total", "largest").max().alias("memory"),
         pl.col("utilised").max(),
     )
-    frame = rows.select("job", "admincomment", "comment").with_columns(
+    frame = rows.select("job", "run", "admincomment", "comment").with_columns(
         gpus.alias("gpus"), seconds.alias("seconds")
     )
-    frame = frame.join(of_steps, on="job", how="left", maintain_order="left")
+    frame = frame.join(of_steps, on=["job", "run"], how="left", maintain_order="left")
     cpu = pl.coalesce(
         pl.when(pl.col("total_cpu") > 0).then("total_cpu"), pl.when("counted").then("step_cpu"), "total_cpu"
     )
