@@ -42,6 +42,8 @@ class Occupancy:
     """Of the log: also jobs without GPUs and jobs that have not ended."""
     places: tuple[Ints, ...]
     """By row: positions of its nodes in the cluster."""
+    named: tuple[int, ...]
+    """By row: how many nodes the log names, also those that the cluster no longer has."""
     end: float
     """When the log ends."""
 
@@ -73,7 +75,7 @@ class Occupancy:
             while at < len(changes) and changes[at][0] <= time:
                 _, is_start, row = changes[at]
                 here = self.places[row]
-                free[here] += (-1 if is_start else 1) * amounts[row] / len(here)
+                free[here] += (-1 if is_start else 1) * amounts[row] / self.named[row]
                 at += 1
             queue = waits[(entered <= time) & (left > time)]
             if len(queue):
@@ -86,20 +88,23 @@ def occupancy_of(jobs: pl.DataFrame, cluster: Cluster) -> Occupancy | None:
         return None
     known = cluster.node_index
     foreign: defaultdict[str, int] = defaultdict(int)
-    found = {}
+    found, named = {}, {}
     for text in jobs["node_list"].unique().to_list():
         names = expand_hosts(text)
         for name in names:
             foreign[name] += name not in known
         found[text] = np.array([known[name] for name in names if name in known], np.int64)
+        named[text] = len(names)
     unknown = sum(1 for count in foreign.values() if count)
     if unknown > len(foreign) / 2:
         return None
     ends = pl.max_horizontal("submit_seconds", "start_seconds", "end_seconds")
+    texts = jobs["node_list"].to_list()
     return Occupancy(
         cluster,
         jobs,
-        tuple(found[text] for text in jobs["node_list"].to_list()),
+        tuple(found[text] for text in texts),
+        tuple(named[text] for text in texts),
         float(jobs.select(ends.max()).item()),
     )
 

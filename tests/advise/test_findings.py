@@ -263,6 +263,15 @@ def test_running_and_waiting_jobs_are_in_the_picture(tmp_path: Path) -> None:
     assert moments[0].free[:, 0].tolist() == [3.0, 0.0]
 
 
+def test_a_node_that_is_gone_had_its_part_of_a_job(tmp_path: Path) -> None:
+    # Job 1 has two of its four GPUs on x9, which the cluster no longer has; job 2 waits.
+    jobs = [job("1", (0, 0, 60), "n1,x9", 4, 4), job("2", (0, 30, 60), "n2", 4, 4)]
+    whole = site(tmp_path, jobs, NODES)
+    assert whole.occupancy is not None
+    assert [moment.free[:, 0].tolist() for moment in whole.occupancy.moments()] == [[2.0, 4.0]]
+    assert QUESTIONS["scattered-gangs"](whole).rows[0][:5] == ("1", "ann", "4", "2", "1")
+
+
 @pytest.mark.parametrize(("most", "stretches"), [(4, [(60.0, 3060.0)]), (3, [(1800.0, 1800.0)])])
 def test_only_a_longer_log_is_looked_at_now_and_then(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int, stretches: list[tuple[float, float]]

@@ -26,7 +26,9 @@ def judge(site: Site) -> Finding:
     run_of: defaultdict[tuple[str, float], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     scattered, gangs, hours = [], 0, 0.0
     table = occupancy.jobs.select("user", "gpus", "start_seconds", "end_seconds", "job_id")
-    for (user, gpus, start, end, job), places in zip(table.iter_rows(), occupancy.places, strict=True):
+    for (user, gpus, start, end, job), places, named in zip(
+        table.iter_rows(), occupancy.places, occupancy.named, strict=True
+    ):
         if not gpus or gpus < 2 or start is None or end is None or not len(places):
             continue
         gangs += 1
@@ -34,11 +36,11 @@ def judge(site: Site) -> Finding:
         wide = len(set(racks[places].tolist()))
         # The racks of its own nodes, fullest first: fewer could not hold it.
         least = 1 + int(np.searchsorted(np.cumsum(np.sort(rack_gpus)[::-1]), gpus))
-        apart = len(places) > needed or wide > least
+        apart = named > needed or wide > least
         run_of[user, gpus][apart].append(end - start)
         if apart:
             hours += gpus * (end - start) / 3600
-            scattered.append((gpus * (end - start), job, user, gpus, len(places), needed, wide, least))
+            scattered.append((gpus * (end - start), job, user, gpus, named, needed, wide, least))
     if not scattered:
         return nothing(NAME, "Gangs run on as few nodes and racks as hold them", gangs)
     ratios = [
