@@ -13,7 +13,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, notes_of
 from muster.problems import ErrorCollector, InputError, Problem
 
 
@@ -46,6 +46,7 @@ def calibrate(
     Example: muster calibrate sacct.txt --cluster mycluster.toml --set bf_interval=30
     """
     from muster.cli.progress import progress_bars
+    from muster.cluster.shipped import SETTINGS_LEFT_OUT
     from muster.formatting import as_json_text
     from muster.report.calibration import calibration, first_divergence, most_gpus_held
     from muster.report.recorded import has_starts, recorded
@@ -64,7 +65,9 @@ def calibrate(
     if not has_starts(inputs.trace):
         what = "no job has a start in this log; allowed: a column start_seconds, or Start in sacct"
         raise InputError(Problem(inputs.trace.source, what, column="start_seconds"))
-    print_notes(inputs.trace, inputs.cluster)
+    for note in notes_of(inputs.trace, inputs.cluster):
+        if config is None or not note.endswith(SETTINGS_LEFT_OUT):
+            print(note, file=sys.stderr)
     phased = [replace(inputs, settings=one) for one in clock_phases(scheduler, inputs.settings, phases)]
     names = [f"run {number} of {len(phased)}" for number in range(1, len(phased) + 1)]
     with progress_bars(names, len(inputs.trace.jobs)) as show:
@@ -83,6 +86,7 @@ def calibrate(
         "first_divergence": first_divergence(log, runs[0]),
         "gpus": inputs.cluster.total_gpus,
         "most_gpus_held": most_gpus_held(log),
+        "settings": dict(inputs.settings or {}),
     }
     if as_json:
         print(as_json_text(figures), end="")

@@ -37,10 +37,11 @@ _CPUS = re.compile(r"(\d+(?:\.\d+)?)cpus?", re.IGNORECASE)
 _RATE = re.compile(r"/s$|bps$", re.IGNORECASE)
 _SLURM_NODE = re.compile(r"^NodeName=", re.MULTILINE)
 _SLURM_SETTING = re.compile(r"^\s*(?:SchedulerParameters|PriorityType)\s*=|^PartitionName=", re.MULTILINE)
-_SETTINGS = (
+SETTINGS_LEFT_OUT = (
     "a cluster has the nodes, partitions and topology of this file, not its scheduling settings. "
     "Hint: muster calibrate --slurm-config FILE reads them and prints them as --set for the scheduler slurm"
 )
+"""The note of a cluster whose file has settings of Slurm's scheduler."""
 _ADDED = " + "
 _TYPE_WORDS = ("gpu", "gpus", "tpu", "npu", "ipu", "xpu")
 """Types that resemble `gpu` and are none of its misspellings."""
@@ -82,7 +83,7 @@ def _from_file(path: Path) -> Cluster:
     text = read_text(path)
     if _SLURM_NODE.search(text):
         site = read_slurm_site(text, str(path), path.stem)
-        notes = [*site.notes, *([_SETTINGS] if _SLURM_SETTING.search(text) else [])]
+        notes = [*site.notes, *([SETTINGS_LEFT_OUT] if _SLURM_SETTING.search(text) else [])]
         return replace(site.cluster, notes=tuple(f"{path}: {note}" for note in notes))
     return cluster_from_toml(text, str(path), path.stem)
 

@@ -114,6 +114,21 @@ def test_calibrate_takes_the_settings_of_a_site(muster: Muster, log: Path, tmp_p
     own = ("--set", "bf_interval=5", "--set", "priority_tier=hi:10")
     said = muster(*command, *own).out.splitlines()[-1]
     assert said == "The same settings elsewhere: --set bf_interval=5 --set priority_tier=hi:10"
+    settings = json.loads(muster(*command, *own, "--json").out)["settings"]
+    assert settings == {"bf_interval": "5", "priority_tier": "hi:10"}
+
+
+def test_calibrate_misses_no_settings_that_it_reads(muster: Muster, log: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site.txt"
+    site.write_text(
+        "ClusterName = c\nSchedulerParameters = bf_interval=7\n\n"
+        "NodeName=n1 CPUTot=8 Gres=gpu:1 RealMemory=100000 State=IDLE Partitions=gpu\n"
+    )
+    command = ("calibrate", str(log), "--cluster", str(site), "--phases", "1")
+    assert "Hint: muster calibrate --slurm-config" in muster(*command).err
+    found = muster(*command, "--slurm-config", str(site))
+    assert (found.status, "--set bf_interval=7" in found.out) == (0, True)
+    assert "Hint: muster calibrate --slurm-config" not in found.err
 
 
 def test_calibrate_counts_measured_jobs_alone(muster: Muster, log: Path) -> None:
