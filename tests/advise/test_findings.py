@@ -114,6 +114,17 @@ def test_a_job_needs_as_many_nodes_as_its_partition_has_it(tmp_path: Path, name:
     assert judged(name, tmp_path, jobs, nodes).status == NOTHING
 
 
+def test_a_job_that_never_ran_asks_for_a_type_too(tmp_path: Path) -> None:
+    # Job 3 waits for a100 in partition a to the end of the log; partition b has h100.
+    nodes = (node("n1", gpus="a100:4"), node("n2", gpus="h100:4", partitions="b"))
+    jobs = [
+        job("1", (0, 0, 60), "n1", 4, 4, type="a100"),
+        job("2", (0, 0, 1), "n2", 4, 4, type="h100", partition="b"),
+        job("3", (0, None, None), "", 4, 4, type="a100"),
+    ]
+    assert judged("walled-partitions", tmp_path, jobs, nodes).status == NOTHING
+
+
 def test_jobs_of_another_partition_want_no_stranded_gpus(tmp_path: Path) -> None:
     # Job 1 takes all CPUs of n1, in a; job 3 waits in b, whose node is full.
     nodes = (node("n1"), node("n2", partitions="b"))

@@ -26,16 +26,19 @@ def judge(site: Site) -> Finding:
     if ran["cpus"].is_null().all():
         return not_judged(NAME, "CPUs (ReqTRES)")
     need = [(ran[name] / ran["gpus"]).quantile(_SMALL) or 0.0 for name in ("cpus", "memory_gb")]
-    gpus = occupancy.jobs["gpus"].fill_null(0.0).to_list()
-    pairs = list(occupancy.jobs.select("partition", "constraint").iter_rows())
+    gpus = occupancy.jobs["gpus"].fill_null(0.0).to_numpy()
+    number = {pair: at for at, pair in enumerate(site.usable)}
+    kinds = np.array([number[pair] for pair in occupancy.jobs.select("partition", "constraint").iter_rows()])
     stranded = needed = 0.0
     for moment in occupancy.moments():
         lacking = (moment.free[:, CPUS] < need[0]) | (moment.free[:, MEMORY] < need[1])
         free = np.where(lacking, np.floor(moment.free[:, GPUS] + 1e-9), 0.0)
-        wanted: Counter[tuple[str, str]] = Counter()
-        for row in moment.waiting.tolist():
-            wanted[pairs[row]] += gpus[row]
-        of_use = sum(min(count, float(free[site.usable[pair]].sum())) for pair, count in wanted.items())
+        wanted = np.bincount(kinds[moment.waiting], gpus[moment.waiting], len(number))
+        of_use = sum(
+            min(count, float(free[usable].sum()))
+            for count, usable in zip(wanted.tolist(), site.usable.values(), strict=True)
+            if count
+        )
         stranded += float(free.sum()) * moment.seconds / HOUR
         needed += min(float(free.sum()), of_use) * moment.seconds / HOUR
     jobs = occupancy.jobs.height
