@@ -98,7 +98,7 @@ def calibrate(
 
 
 def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
-    from muster.formatting import counted, duration, gpus
+    from muster.formatting import UNKNOWN, counted, duration, gpus
 
     print(
         f"{counted(figures['jobs'], 'job')} with a recorded start, {counted(figures['runs'], 'run')} of {scheduler}"
@@ -108,10 +108,11 @@ def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
     print(f"{'jobs that pass another':22}{before:>11.1%}{after:>11.1%}")
     deviation = duration(figures["mean_wait_deviation_seconds"])
     print(f"Standard deviation of the mean wait over the phases of the clocks: {deviation}")
+    order = figures["start_order_correlation"]
     print(
         f"Start error: p50 {duration(figures['start_error_p50_seconds'])}, "
         f"p90 {duration(figures['start_error_p90_seconds'])}; "
-        f"rank correlation of starts {figures['start_order_correlation']:.3f}"
+        f"rank correlation of starts {UNKNOWN if order is None else f'{order:.3f}'}"
     )
     print(f"Jobs of the log held {figures['most_gpus_held']:,g} of {gpus(figures['gpus'])} at most.")
     first = figures["first_divergence"]

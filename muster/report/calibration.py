@@ -41,7 +41,7 @@ def calibration(recorded: pl.DataFrame, runs: Sequence[pl.DataFrame]) -> dict[st
         "highest_wait_seconds": _over_runs(max, waits),
         "mean_wait_deviation_seconds": float(np.std(means)),
         "recorded_overtakes": _overtakes(submit, start),
-        **{name: _mean([one[name] for one in figures]) for name in figures[0]},
+        **{name: _known_mean([one[name] for one in figures]) for name in figures[0]},
     }
 
 
@@ -81,7 +81,7 @@ def most_gpus_held(recorded: pl.DataFrame) -> float:
     return float(by_time["change"].cum_sum().max() or 0.0)  # type: ignore[arg-type]
 
 
-def _figures(submit: FloatArray, recorded: FloatArray, simulated: FloatArray) -> dict[str, float]:
+def _figures(submit: FloatArray, recorded: FloatArray, simulated: FloatArray) -> dict[str, float | None]:
     errors = np.abs(simulated - recorded)
     return {
         "start_error_p50_seconds": float(np.quantile(errors, 0.5)) if errors.size else 0.0,
@@ -91,10 +91,11 @@ def _figures(submit: FloatArray, recorded: FloatArray, simulated: FloatArray) ->
     }
 
 
-def _rank_correlation(one: FloatArray, other: FloatArray) -> float:
-    """Spearman's rank correlation: 1 where both start the jobs in the same order."""
-    if one.size < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
-        return 1.0
+def _rank_correlation(one: FloatArray, other: FloatArray) -> float | None:
+    """Spearman's rank correlation: 1 where both start the jobs in the same order; None where one starts all at once."""
+    at_once = [starts.size < 2 or np.ptp(starts) == 0 for starts in (one, other)]
+    if any(at_once):
+        return 1.0 if all(at_once) else None
     ranks = [pl.Series(values).rank("average").to_numpy() for values in (one, other)]
     return float(np.corrcoef(np.array(ranks))[0, 1])
 
@@ -115,6 +116,12 @@ def _over_runs(
         known = [wait for one in waits if (wait := one[name]) is not None]
         found[name] = choose(known) if known else None
     return found
+
+
+def _known_mean(values: Sequence[float | None]) -> float | None:
+    """The mean of those that are known."""
+    known = [value for value in values if value is not None]
+    return _mean(known) if known else None
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -46,6 +46,15 @@ def test_a_difference_of_almost_nothing_has_no_minus(muster: Muster, tmp_path: P
     assert (found.out.count("+0.0%"), "-0.0%" in found.out) == (5, False), found.out
 
 
+def test_starts_all_at_once_have_no_rank_correlation(muster: Muster, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    rows = "".join(f"{name},{name},1,10,9\n" for name in range(3))
+    log.write_text(f"job_id,submit_seconds,gpus,duration_seconds,start_seconds\n{rows}")
+    command = ("calibrate", str(log), "--cluster", "1x1gpu", "--scheduler", "fifo")
+    assert json.loads(muster(*command, "--json").out)["start_order_correlation"] is None
+    assert "rank correlation of starts –\n" in muster(*command).out
+
+
 def test_calibrate_names_the_first_divergence(muster: Muster, log: Path) -> None:
     """Job 1 starts at 10 s here, where the log starts job 2, which comes at 2 s while job 0 runs."""
     command = ("calibrate", str(log), "--cluster", "1x1gpu", "--scheduler")
