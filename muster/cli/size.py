@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PS, RING = "ps", "ring"
 SERVER = "cpu=4,memory_gb=8"
 _GPU_TFLOPS = 6.0
+_ITERATIONS = 10_000
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,12 @@ class WorkFlags:
     """How much the job has to do."""
 
     batch: Annotated[int, typer.Option(metavar="N", help="Samples per iteration, over all workers.")] = 256
-    iterations: Annotated[int, typer.Option(metavar="N", help="Iterations until the job is done.")] = 10_000
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help=f"Iterations until the job is done (default: {_ITERATIONS:,}, or by --losses)."
+        ),
+    ] = None
     losses: Annotated[
         Path | None,
         typer.Option(
@@ -98,8 +104,11 @@ class WorkFlags:
         problems = [
             Problem(flag, "allowed: a whole number from 1 on", found=value)
             for flag, value in (("--batch", self.batch), ("--iterations", self.iterations))
-            if value < 1
+            if value is not None and value < 1
         ]
+        if self.iterations is not None and self.losses is not None:
+            what = "--losses says how many are left; leave one of the two out"
+            problems.append(Problem("--iterations", what, found=self.iterations))
         if problems:
             raise InputError(*problems)
 
@@ -108,13 +117,17 @@ class WorkFlags:
         from muster.speed.parameter_server.loss_curve import fit_loss_curve, read_losses
 
         if self.losses is None and self.target_loss is None:
-            return self.iterations
+            return _ITERATIONS if self.iterations is None else self.iterations
         if self.target_loss is None:
             raise InputError(Problem("--target-loss", "this flag is missing; --losses requires it"))
         if self.losses is None:
             raise InputError(Problem("--losses", "this flag is missing; --target-loss requires it"))
         steps, measured = read_losses(self.losses)
-        return max(fit_loss_curve(steps, measured).remaining_steps(self.target_loss, int(steps[-1])), 1)
+        left = fit_loss_curve(steps, measured).remaining_steps(self.target_loss, int(steps[-1]))
+        if left < 1:
+            what = f"the losses have reached it: by their curve no iteration is left after step {int(steps[-1]):,}"
+            raise InputError(Problem("--target-loss", what, found=self.target_loss))
+        return left
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ def print_step(
     console: Console, completion_seconds: float, iterations: int, stage_seconds: Mapping[str, float]
 ) -> None:
     """How long it takes, and what of it is communication."""
-    from muster.formatting import duration, number, percent
+    from muster.formatting import counted, duration, percent
 
     each = completion_seconds / iterations
     console.print(
-        f"{number(iterations)} iterations in {duration(completion_seconds)}, {duration(each)} each:"
+        f"{counted(iterations, 'iteration')} in {duration(completion_seconds)}, {duration(each)} each:"
     )
     exposed = percent(stage_seconds["communication"] / each)
     console.print(f"  {exposed} of it is communication that does not hide behind compute")

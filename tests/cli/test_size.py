@@ -128,6 +128,10 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
             f"vgg16 --limit {LIMIT} --losses nowhere.csv --target-loss 1",
             ["nowhere.csv: there is no such file"],
         ),
+        (
+            f"vgg16 --limit {LIMIT} --losses nowhere.csv --target-loss 1 --iterations 10000",
+            ["--iterations: found 10000; --losses says how many are left; leave one of the two out"],
+        ),
     ],
 )
 def test_mistakes_are_explained(arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,6 +139,10 @@ def test_mistakes_are_explained(arguments: str, parts: list[str], capsys: pytest
     for part in parts:
         assert part in reply
     assert "Traceback" not in reply
+
+
+def test_one_iteration_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "1 iteration in " in answered(f"vgg16 --limit {LIMIT} --iterations 1", capsys)
 
 
 def losses_file(folder: Path, losses: list[float]) -> Path:
@@ -158,6 +166,11 @@ def test_a_job_is_sized_for_what_is_left_to_a_loss(
     [
         ([1.0, 1.1, 1.2, 1.3], 0.5, "the losses do not fall"),
         ([2.0, 1.5, 1.2, 1.1, 1.05, 1.02], 0.01, "their curve flattens"),
+        (
+            [2.0, 1.5, 1.2, 1.1, 1.05, 1.02],
+            1.5,
+            "the losses have reached it: by their curve no iteration is left",
+        ),
         ([2.0, 1.0], 0.5, "at least three steps"),
         ([2.0, -1.0, 0.5], 0.1, "for losses above 0"),
     ],
