@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from muster.cli import flags
+from muster.problems import InputError, Problem
 
 
 def convert(
@@ -50,6 +51,7 @@ def convert(
     check_other_file(output, source, "this is the file that is converted, of which only a part is kept")
     check_output(output, overwrite=overwrite)
     if output.suffix == ".toml":
+        _check_nodes(kind, columns)
         _convert_nodes(source, output, as_json=as_json)
         return
     with trace_writer(output) as write, spinner(f"Converting {source}"):
@@ -64,6 +66,20 @@ def convert(
     for note in notes:
         print(f"{source}: {note}", file=sys.stderr)
     print(f"{counted(len(trace.jobs), 'job')} in {output}")
+
+
+def _check_nodes(kind: str, columns: str | None) -> None:
+    """Refuse what says how jobs are read."""
+    problems = []
+    if kind not in ("auto", "openb"):
+        what = "a list of nodes is read as openb's; allowed: auto or openb"
+        problems.append(Problem("--from", what, found=kind))
+    if columns is not None:
+        problems.append(
+            Problem("--map", "columns are those of jobs; a list of nodes has none", found=columns)
+        )
+    if problems:
+        raise InputError(*problems)
 
 
 def _convert_nodes(source: Path, output: Path, *, as_json: bool) -> None:

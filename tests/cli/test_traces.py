@@ -100,6 +100,16 @@ def test_convert_replaces_a_file_only_if_asked(muster: Muster, tmp_path: Path, n
     assert (done.status, "mine" in output.read_text()) == (0, False), done.err
 
 
+def test_a_list_of_nodes_has_no_columns_of_jobs(muster: Muster, tmp_path: Path) -> None:
+    source = tmp_path / "nodes.csv"
+    source.write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,1024,2,T4\n")
+    flags = ("--from", "acme", "--map", "gpus=gpu")
+    refused = muster("convert", source, "-o", tmp_path / "nodes.toml", *flags)
+    assert (refused.status, (tmp_path / "nodes.toml").exists()) == (2, False)
+    assert "--from: found 'acme'; a list of nodes is read as openb's" in refused.err
+    assert "--map: found 'gpus=gpu'; columns are those of jobs" in refused.err
+
+
 def test_convert_checks_its_place_before_it_reads(muster: Muster, tmp_path: Path) -> None:
     refused = muster("convert", tmp_path / "absent.csv", "-o", tmp_path / "absent" / "ours.csv")
     assert "ours.csv: cannot be written: " in refused.err
