@@ -206,6 +206,8 @@ def read_sweep_file(path: Path, columns: str | None = None) -> SweepFile:
         if file.map:
             what = "the sweep file has a map of its own; give one of the two"
             raise InputError(Problem("--map", what))
+        if not file.traces:
+            raise InputError(Problem("--map", _NO_TRACES, found=columns))
         file = file.model_copy(update={"map": columns})
     problems = list(_problems(file, text, where))
     if problems:
@@ -213,6 +215,7 @@ def read_sweep_file(path: Path, columns: str | None = None) -> SweepFile:
     return file
 
 
+_NO_TRACES = "its columns are those of traces, and the sweep has none; leave it out"
 _FIELD_OF_FLAG = {
     "--round": "round_seconds",
     "--round-origin": "round_origin",
@@ -238,6 +241,8 @@ def _problems(file: SweepFile, text: str, where: str) -> Iterator[Problem]:
     if not (file.traces or file.synergy or file.philly_like or file.mixed):
         what = "a workload is missing: traces, [[synergy]], [[philly_like]] or [[mixed]]"
         yield Problem(where, what)
+    if file.map and not file.traces:
+        yield field_problem(text, where, ("map",), _NO_TRACES, file.map)
     for way, what, found in _repeated_names(file):
         yield field_problem(text, where, way, what, found)
     for way, check in _checks(file):

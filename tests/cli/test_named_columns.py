@@ -90,3 +90,14 @@ def test_a_sweep_file_may_hold_the_mapping_once(muster: Muster, renamed: Path, t
     refused = muster("sweep", file, "--map", MAPPING, "--out", tmp_path / "again")
     assert refused.status == 2
     assert "--map: the sweep file has a map of its own; give one of the two" in refused.err
+
+
+def test_a_sweep_without_traces_has_no_columns_to_map(muster: Muster, tmp_path: Path) -> None:
+    generated = "[[mixed]]\njobs = 5\ngpus = 8\nloads = 1\n"
+    what = "its columns are those of traces, and the sweep has none; leave it out"
+    file = tmp_path / "sweep.toml"
+    words = ("sweep", file, "--out", tmp_path / "out")
+    file.write_text(f'schedulers = ["fifo"]\nclusters = "1x8gpu"\n{generated}')
+    assert f"--map: found '{MAPPING}'; {what}" in muster(*words, "--map", MAPPING).err
+    file.write_text(f'schedulers = ["fifo"]\nclusters = "1x8gpu"\nmap = "{MAPPING}"\n{generated}')
+    assert f"sweep.toml:3: map: found '{MAPPING}'; {what}" in muster(*words).err
