@@ -55,7 +55,7 @@ def convert(
         _convert_nodes(source, output, as_json=as_json)
         return
     with trace_writer(output) as write, spinner(f"Converting {source}"):
-        trace = read_trace(source, kind, parse_mapping(columns) if columns else None)
+        trace = read_trace(source, kind, parse_mapping(columns) if columns is not None else None)
         write(trace)
     notes = list(trace.notes)
     if trace.other_columns:

@@ -202,7 +202,7 @@ def read_sweep_file(path: Path, columns: str | None = None) -> SweepFile:
     """The file, checked as far as it can be without simulating; `columns` is its `map` where it has none."""
     text, where = read_text(path), str(path)
     file = parse_toml(text, where, SweepFile)
-    if columns:
+    if columns is not None:
         if file.map:
             what = "the sweep file has a map of its own; give one of the two"
             raise InputError(Problem("--map", what))
@@ -295,7 +295,7 @@ def _check_options(table: OptionsTable) -> None:
 
 
 def _read(trace: str, columns: str | None) -> None:
-    read_trace(Path(trace), mapping=parse_mapping(columns) if columns else None)
+    read_trace(Path(trace), mapping=parse_mapping(columns) if columns is not None else None)
 
 
 def _build(scheduler: SchedulerTable) -> None:

@@ -101,3 +101,16 @@ def test_a_sweep_without_traces_has_no_columns_to_map(muster: Muster, tmp_path: 
     assert f"--map: found '{MAPPING}'; {what}" in muster(*words, "--map", MAPPING).err
     file.write_text(f'schedulers = ["fifo"]\nclusters = "1x8gpu"\nmap = "{MAPPING}"\n{generated}')
     assert f"sweep.toml:3: map: found '{MAPPING}'; {what}" in muster(*words).err
+
+
+def test_an_empty_mapping_is_refused(muster: Muster, trace: Path, tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text(f'schedulers = ["fifo"]\nclusters = "1x8gpu"\ntraces = "{trace}"\n')
+    for words in (
+        ("convert", trace, "-o", tmp_path / "ours.csv"),
+        ("sweep", sweep, "--out", tmp_path / "out"),
+    ):
+        refused = muster(*words, "--map", "")
+        assert (refused.status, "--map: found ''; allowed: pairs such as" in refused.err) == (2, True), (
+            refused.err
+        )
