@@ -75,7 +75,8 @@ def _found(source: str, address: str | None) -> tuple[Cluster, tuple[str, ...]]:
         from muster.service.engines.registry import configured_engine
 
         with noted_if_slow(f"Waiting for engine {source} at {address} to answer."):
-            return configured_engine(source, EngineOptions(address=address)).cluster, ()
+            found = configured_engine(source, EngineOptions(address=address)).cluster
+        return found, found.notes
     site = _running_site() if source == _SLURM else _site_of_file(Path(source))
     return site.cluster, site.notes
 

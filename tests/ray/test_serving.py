@@ -153,6 +153,32 @@ def test_a_ray_cluster_becomes_a_cluster_file(site: RaySite) -> None:
     ]
 
 
+def test_a_node_that_cannot_be_used_is_left_out(site: RaySite) -> None:
+    """Two have one name, another one has no CPUs: the others serve, and a note says why these do not."""
+    twin = RayCluster(site.cluster.folder / "twin", site.cluster.nodes)
+    twin.folder.mkdir()
+    twin.start("node2")
+    twin.start("bare", "--num-cpus=0")
+    left_out = [
+        "Note: node bare is left out: it has GPUs and no CPUs or no memory. "
+        "Hint: ray start --num-cpus N --memory BYTES.",
+        "Note: node node2 is left out: several nodes of Ray have this name. Hint: ray start --node-name NAME.",
+    ]
+    try:
+        with site.serves("--scheduler", "fifo") as said:
+            nodes = json.loads(site.muster("nodes", "--json"))["nodes"]
+            assert [node["name"] for node in nodes] == ["node1", "node3"]
+            assert site.wait(site.submit("--gpus", "1"), state="completed")["starts"] == 1
+        assert [line for line in said if line.startswith("Note: node")] == left_out
+        path = site.home.parent / "site.toml"
+        done = site.person.types(site.home, "cluster", "--from", "ray", "--address", ADDRESS, "-o", str(path))
+        assert done.stdout == f"2 nodes with 16 GPUs in {path}\n"
+        assert "ray: node node2 is left out: several nodes of Ray have this name" in done.stderr
+    finally:
+        twin.kill("node2")
+        twin.kill("bare")
+
+
 @pytest.mark.parametrize(
     ("banner", "words"),
     [

@@ -28,20 +28,21 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
         raise InputError(Problem(_OPTION, f"{error}. Hint: ray status", found=address)) from error
     finally:
         connection.close()
-    problems = [Problem(f"node {name}", what) for name, what in look.problems.items()]
-    if not look.nodes and not problems:
-        what = "this Ray cluster has no node with GPUs. Hint: ray start --num-gpus N on its nodes"
-        problems.append(Problem(_OPTION, what, found=address))
-    if problems:
-        raise InputError(*problems)
+    if not look.nodes:
+        none = "this Ray cluster has no node with GPUs. Hint: ray start --num-gpus N on its nodes"
+        problems = [Problem(f"node {name}", what) for name, what in sorted(look.problems.items())]
+        raise InputError(*(problems or [Problem(_OPTION, none, found=address)]))
+    cluster = cluster_of(look.nodes, "ray", look.problems)
 
     def open_engine(context: EngineContext) -> RayEngine:
+        for note in cluster.notes:
+            context.warn(note)
         engine = RayEngine(context.folder, connection)
         if context.jobs is not None and (untried := check_shared_folder(context.jobs, connection.try_folder)):
             context.warn(untried)
         return engine
 
-    return ConfiguredEngine(cluster_of(look.nodes, "ray"), open_engine)
+    return ConfiguredEngine(cluster, open_engine)
 
 
 FACTORY = EngineFactory(RayEngine.capabilities, frozenset({_OPTION}), _configure)

@@ -36,6 +36,7 @@ from muster.service.engines.ray.messages import (
     RayNode,
     Turn,
 )
+from muster.service.engines.ray.nodes import unusable
 
 NAMESPACE = "muster"
 CALL_SECONDS = 2.0
@@ -198,13 +199,14 @@ def look_at_nodes() -> tuple[list[RayNode], dict[str, str], dict[str, frozenset[
     names = [node["NodeName"] for node in alive]
     twice = {name for name in names if names.count(name) > 1}
     what = "several nodes of Ray have this name. Hint: ray start --node-name NAME"
-    usable = [
+    with_gpus = [
         _node(node, free.get(node["NodeID"]), is_draining=node["NodeID"] in draining)
         for node in alive
         if node["NodeName"] not in twice and int(node["Resources"].get("GPU", 0)) > 0
     ]
-    by_name = sorted(usable, key=lambda node: node.name)
-    return by_name, dict.fromkeys(twice, what), {name: frozenset(ids) for name, ids in known.items()}
+    problems = dict.fromkeys(twice, what) | {node.name: why for node in with_gpus if (why := unusable(node))}
+    usable = sorted((node for node in with_gpus if node.name not in problems), key=lambda node: node.name)
+    return usable, problems, {name: frozenset(ids) for name, ids in known.items()}
 
 
 def _node(node: Mapping[str, Any], free: Mapping[str, float] | None, *, is_draining: bool) -> RayNode:

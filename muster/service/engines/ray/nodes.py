@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from muster.cluster import Cluster, Node
 from muster.cluster.cluster_file import FIRST_RACK, NodeType, machine
-from muster.cluster.description import ANY_GPU, Links
+from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Links
 from muster.cluster.ledger import NodeAllocation
-from muster.problems import InputError, Problem
 from muster.service.engines.interface import EngineNode
 from muster.service.engines.ray.messages import RayNode
 
@@ -17,8 +16,17 @@ _LEAST = 1e-3
 """Of CPUs and GB: less is what rounding leaves."""
 
 
-def cluster_of(nodes: Sequence[RayNode], name: str) -> Cluster:
-    """Return the cluster of nodes with one rack. InputError if one of them cannot be used."""
+def unusable(node: RayNode) -> str:
+    """Return why nothing can be placed on a node with GPUs; "" where something can."""
+    if node.cpus <= 0 or node.memory_gb <= 0:
+        return "it has GPUs and no CPUs or no memory. Hint: ray start --num-cpus N --memory BYTES"
+    if node.gpus > MAX_GPUS_PER_NODE:
+        return f"it has {node.gpus} GPUs; allowed: {MAX_GPUS_PER_NODE}. Hint: ray start --num-gpus N"
+    return ""
+
+
+def cluster_of(nodes: Sequence[RayNode], name: str, left_out: Mapping[str, str] | None = None) -> Cluster:
+    """Return the cluster of usable nodes with one rack; its notes say why others are left out, by name."""
     links = Links()
     kinds = list(dict.fromkeys(map(_kind, nodes)))
     made = [
@@ -26,7 +34,8 @@ def cluster_of(nodes: Sequence[RayNode], name: str) -> Cluster:
         for node in nodes
         for kind in [_kind(node)]
     ]
-    return Cluster(name, tuple(made), (FIRST_RACK,), links)
+    notes = tuple(f"node {node} is left out: {why}" for node, why in sorted((left_out or {}).items()))
+    return Cluster(name, tuple(made), (FIRST_RACK,), links, notes=notes)
 
 
 def engine_node(node: RayNode) -> EngineNode:
@@ -41,9 +50,6 @@ def _kind(node: RayNode) -> tuple[int, str, float, float, tuple[str, ...]]:
 
 def _node_type(kind: tuple[int, str, float, float, tuple[str, ...]]) -> NodeType:
     gpus, gpu_type, cpus, memory_gb, labels = kind
-    if cpus <= 0 or memory_gb <= 0:
-        what = "a node of Ray has GPUs and no CPUs or no memory. Hint: ray start --num-cpus N --memory BYTES"
-        raise InputError(Problem("Ray", what))
     return NodeType(gpus=gpus, gpu_type=gpu_type or ANY_GPU, cpus=cpus, memory_gb=memory_gb, labels=labels)
 
 
