@@ -211,3 +211,39 @@ def test_a_node_name_that_two_have_is_not_used(case: RayCase, cluster: RayCluste
         twin.kill("node2")
     case.until(lambda: len(case.node_names()) == 3, "that the name is one node's again")
     assert case.observed(1).ended is None
+
+
+@contextmanager
+def another_node2(cluster: RayCluster) -> Iterator[None]:
+    """The machine of node2 dies, and another one has its name, with a disk of its own."""
+    cluster.kill("node2")
+    other = RayCluster(cluster.folder / "other", cluster.nodes)
+    other.folder.mkdir(exist_ok=True)
+    other.start("node2")
+    try:
+        yield
+    finally:
+        other.kill("node2")
+        cluster.start("node2")
+
+
+def test_a_start_outlives_another_node_of_the_name(case: RayCase, cluster: RayCluster) -> None:
+    """It may have lost its network only: while its lease holds, nothing begins elsewhere."""
+    case.launch(1)  # on node2
+    before = supervisor_and_rank(case, cluster)
+    with another_node2(cluster):
+        case.until(lambda: len(case.node_names()) == 3, "that the name is in use again")
+        assert (case.observed(1).ended, cluster.started_pids("node2")) == (None, before)
+    case.until(lambda: len(case.node_names()) == 3, "that its own node is back")
+    case.kill(1)
+    assert case.end(1).ended is Exit.STOPPED
+
+
+def test_it_is_lost_once_its_lease_is_over(short_lease: RayCase, cluster: RayCluster) -> None:
+    short_lease.launch(1)
+    short_lease.until(lambda: cluster.started_pids("node2"), "its processes")
+    with another_node2(cluster):
+        short_lease.until(lambda: len(short_lease.node_names()) == 3, "that the name is in use again")
+        end = short_lease.end(1)
+        assert cluster.started_pids("node2") == []
+    assert (end.ended, "node node2 does not know it any more" in end.message) == (Exit.LOST, True)

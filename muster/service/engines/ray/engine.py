@@ -8,8 +8,9 @@ start that was given up, whose node is back) is ended and forgotten there.
 
 A node that Ray does not list as alive is away. Its starts stay as they were known for as long as their lease can last,
 counted from when this engine saw the node away first: the agent renews a lease only after the same head has called the
-node alive, so by then all of it has ended. Only then they are lost. While the head does not answer nothing is known,
-and `poll` raises OSError.
+node alive, so by then all of it has ended. Only then they are lost. So it is with a start that the agent of its node
+does not know any more: another machine may have the name of one that died, or was cut off. While the head does not
+answer nothing is known, and `poll` raises OSError.
 """
 
 from __future__ import annotations
@@ -83,8 +84,10 @@ class RayEngine(ReadsRunFolders):
         self._gpu_use: Mapping[str, Sequence[GpuUse | None]] = {}
         self._asked = 0.0
         """When (monotonic) the agents were asked last."""
-        self._away: dict[str, tuple[object, float]] = {}
-        """Since when (monotonic) this engine sees nodes of its starts away, and by which link and with which ids."""
+        self._unlisted: set[tuple[int, int, str]] = set()
+        """Job, epoch and node of the parts that their agent had and does not know any more."""
+        self._away: dict[tuple[int, int, str], tuple[object, float]] = {}
+        """Since when (monotonic) parts are unlisted or on a node that is away, and by which link and with which ids."""
         self._problems: Mapping[str, str] = {}
         self._orphans: dict[str, list[Command]] = {}
         """What ends and removes starts that agents have and the daemon does not, by node."""
@@ -181,6 +184,7 @@ class RayEngine(ReadsRunFolders):
     def _take_in(self, replies: Mapping[str, AgentReply], sent: Mapping[str, Sequence[Command]]) -> None:
         """Bring all records up to date."""
         self._orphans = {}
+        self._unlisted -= {one for one in self._unlisted if one[2] in replies}
         listed = {
             name: {(one.job, one.epoch): self._here(name, one) for one in reply.starts}
             for name, reply in replies.items()
@@ -210,8 +214,7 @@ class RayEngine(ReadsRunFolders):
             record.changed |= part.known != one or not part.delivered
             part.known, part.delivered = one, True
         elif part.delivered:
-            part.end(Exit.LOST, f"node {part.node} does not know it any more")
-            record.changed = True
+            self._unlisted.add((*record.key, part.node))
         elif record.stopping:
             part.end(Exit.STOPPED, "stopped before it had a process")
             record.changed = True
@@ -225,24 +228,27 @@ class RayEngine(ReadsRunFolders):
         return KillStart(one.job, one.epoch) if one.ended is None and not part.lives else None
 
     def _watch_away(self, look: Look) -> None:
-        """Give up what was on nodes that are away for longer than a lease lasts.
+        """Give up what is unlisted or on nodes that are away, once this is so for longer than a lease lasts.
 
         The time starts again where the head may have known the node as alive in between: with another link, or where
         Ray on that node was started again.
         """
-        living = [(record, part) for record in self._records for part in record.parts if part.lives]
-        away = {part.node for _, part in living} - self._nodes.keys() - self._problems.keys()
+        reached = self._nodes.keys() | self._problems.keys()
         now = time.monotonic()
         before, self._away = self._away, {}
-        for name in away:
-            seen = (self._connection.starts, look.known.get(name))
-            known, since = before.get(name, (seen, now))
-            self._away[name] = (seen, since if known == seen else now)
-        for record, part in living:
-            seconds = now - self._away[part.node][1] if part.node in away else 0.0
-            if seconds >= self.lease_seconds + _MARGIN_SECONDS:
-                part.end(Exit.LOST, f"node {part.node} is away for {seconds:.0f} s")
-                record.changed = True
+        for record in self._records:
+            for part in record.parts:
+                place = (*record.key, part.node)
+                if not part.lives or (part.node in reached and place not in self._unlisted):
+                    continue
+                seen = (self._connection.starts, look.known.get(part.node))
+                known, since = before.get(place, (seen, now))
+                since = since if known == seen else now
+                self._away[place] = (seen, since)
+                if now - since >= self.lease_seconds + _MARGIN_SECONDS:
+                    what = "does not know it any more, for" if part.node in reached else "is away for"
+                    part.end(Exit.LOST, f"node {part.node} {what} {now - since:.0f} s")
+                    record.changed = True
 
     def _due(self, record: RayStart, part: PartRecord) -> Command | None:
         """Return what an agent is still to do for a part."""
