@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI
 
 import muster
 from muster.service.api import health, history, jobs, nodes, prune, record, sessions, starts, tokens, what_if
+from muster.service.api.body import check_body
 from muster.service.api.changes import ChangeStream
 from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
@@ -38,7 +39,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         # Of all routes, those of the pages too.
-        dependencies=[Depends(check_query)],
+        dependencies=[Depends(check_query), Depends(check_body)],
     )
     what_ifs = WhatIfs(home)
     app.state.service = Service(

@@ -24,7 +24,7 @@ def test_every_route_names_the_parameters_that_it_has(api: Serving) -> None:
     for path, methods in described.items():
         for method, route in methods.items():
             names = sorted(one["name"] for one in route.get("parameters", ()) if one["in"] == "query")
-            refused = api.ask(method.upper(), f"{_filled(path, route)}?wait=5")
+            refused = api.ask(method.upper(), f"{filled(path, route)}?wait=5")
             (problem,) = refused.json["error"]["problems"]
             assert (refused.status, problem["where"], problem["column"]) == (422, "query", "wait")
             said = f"allowed: {', '.join(names)}" if names else "allowed: none"
@@ -81,7 +81,7 @@ def test_what_a_route_and_a_page_have_is_taken(api: Serving, query: str) -> None
     assert api.ask("GET", query).status == 200
 
 
-def _filled(path: str, route: Any) -> str:
+def filled(path: str, route: Any) -> str:
     """An address of a route, whatever its path needs."""
     for parameter in route.get("parameters", ()):
         path = path.replace(f"{{{parameter['name']}}}", "1")
