@@ -20,7 +20,6 @@ from muster.service.fitting import misfits
 from muster.service.holding import reasons_of_holding
 from muster.service.honoured import without_effect
 from muster.service.learned_sizes import REMEMBERED, LearnedSizes
-from muster.service.shown import rank_to_read
 from muster.service.simulated_queue import GUESSED_SECONDS
 from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.store import Store
@@ -134,8 +133,8 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
     if row.state in ENDED:
         wrote = []
         if row.state in (State.FAILED, State.TIMED_OUT):
-            rank = rank_to_read(row.message)
-            wrote = [f"What it wrote: `muster logs {f'--rank {rank} ' if rank else ''}{row.id}`."]
+            of_rank = f"--rank {row.failed_rank} " if row.failed_rank else ""
+            wrote = [f"What it wrote: `muster logs {of_rank}{row.id}`."]
         return [f"{name} does not wait: it has {_ended_how(row)}.", *wrote]
     if row.state_request is StateRequest.CANCEL:
         return [f"{name} is being cancelled: it has been asked to end."]

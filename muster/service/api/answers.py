@@ -99,6 +99,8 @@ class Job(Answer):
     """What the engine answers instead of starting it, and how often it was tried; empty: nothing of the kind."""
     status: int | None
     message: str
+    failed_rank: int | None
+    """The process whose end failed it; null: it has not failed, or it is not known which."""
     holds: list[Held]
 
 
@@ -618,6 +620,7 @@ def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, A
         "reason_since": origin + row.reason_since,
         "status": row.status,
         "message": row.message,
+        "failed_rank": row.failed_rank,
         "holds": holds,
         "request": row.request,
     }

@@ -235,7 +235,8 @@ class StatusCollector:
             "status": one.status,
         }
         if after.state in ENDED:
-            fields |= {"finished": until, "message": after.message}
+            rank = one.failed_rank if after.state is State.FAILED else None
+            fields |= {"finished": until, "message": after.message, "failed_rank": rank}
         stop = measured_stop(row, start, until)
         if stop is not None:
             fields |= {"stop_seconds": stop}

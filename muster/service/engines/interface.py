@@ -214,6 +214,8 @@ class Observed:
     """The engine has looked, and what the start was given is taken by another's job, or away with its node."""
     allocations: tuple[NodeAllocation[str], ...] | None = None
     """What it really has, from an engine that chooses GPU ids itself; None: what it was given, or not known yet."""
+    failed_rank: int | None = None
+    """The first rank that ended badly, where that failed or killed the start; None: none did, or it is not known."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from muster.service.pages.map_colours import (
 from muster.service.pages.rendering import GpuCell, colour_class
 from muster.service.pages.speed_chart import speed_chart
 from muster.service.request import JobRequest
-from muster.service.shown import rank_to_read
 from muster.service.store.rows import Caller, Holder, JobOrder, State
 from muster.service.waiting import differing_clocks, nothing_starts, untaken_jobs
 
@@ -196,7 +195,7 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         "runs_since": job["last_start"] if job["state"] is State.RUNNING else None,
         "restart_share": job["restart_seconds"] / ran if ran > 0 else None,
         "own": job["user"] == caller.user,
-        "rank": rank_to_read(job["message"]),
+        "rank": job["failed_rank"] or 0,
         "has_priorities": PRIORITY in honoured(service.status.policy),
         "ended": job["finished"] is not None,
         "now": now,

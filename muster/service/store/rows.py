@@ -109,6 +109,8 @@ class JobRow:
     """Exit status; minus the signal's number where a signal ended it."""
     message: str = ""
     """Why it failed."""
+    failed_rank: int | None = None
+    """The process whose end failed it; None: it has not failed, or it is not known which."""
     lease_end: float | None = None
     """When it gives back what it holds, where its scheduler lends for a time; None: for no certain time."""
     steps_before: float = 0.0

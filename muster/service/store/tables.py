@@ -95,6 +95,7 @@ JOBS = Table(
     Column("start_up_seconds", Double),
     Column("stop_seconds", Double),
     Column("fixed_nodes", Text, nullable=False, server_default="[]"),  # JSON
+    Column("failed_rank", Integer),
     Index("jobs_by_state", "state", "id"),
     Index("jobs_by_user", "user", "id"),
     Index("jobs_by_name", "name", "id"),

@@ -161,48 +161,64 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("requested", [StateRequest.HOLD, StateRequest.CANCEL])
-def test_a_stopped_script_that_exits_with_0_is_not_completed(tmp_path: Path, requested: StateRequest) -> None:
-    """A real one on this machine: held, released, it ends by itself; or it is cancelled."""
-    make_home(tmp_path)
-    store = Store.open(store_url(tmp_path))
-    machine = find_machine(gpus=1, cpus=1.0, memory_gb=1.0)
-    engine = LocalEngine(tmp_path / "engine", machine)
-    status = DaemonStatus(
-        policy=live_scheduler("fifo", {}, 60.0),
-        engine="local",
-        engine_capabilities=engine.capabilities,
-        enforces=engine.enforces,
-        cluster=machine.cluster,
-        models=dict,
-        round_seconds=60.0,
-    )
-    controller = Controller(store, engine, status, tmp_path)
-    controller.recover()
-    command = (sys.executable, "-I", "-S", "-c", SAVES_ON_SIGTERM, str(tmp_path / "saved"))
-    request = JobRequest(name="job", command=command, directory=os.fspath(tmp_path))
-    (job,) = store.submit([Submission(getpass.getuser(), request)])
+class RealJob:
+    """A job on this machine, under a controller of its own."""
 
-    def turns_until(state: State) -> JobRow:
+    def __init__(self, home: Path, *command: str, **fields: object) -> None:
+        make_home(home)
+        self.store = Store.open(store_url(home))
+        machine = find_machine(gpus=2, cpus=1.0, memory_gb=1.0)
+        engine = LocalEngine(home / "engine", machine)
+        status = DaemonStatus(
+            policy=live_scheduler("fifo", {}, 60.0),
+            engine="local",
+            engine_capabilities=engine.capabilities,
+            enforces=engine.enforces,
+            cluster=machine.cluster,
+            models=dict,
+            round_seconds=60.0,
+        )
+        self.controller = Controller(self.store, engine, status, home)
+        self.controller.recover()
+        asked = {"name": "job", "command": command, "directory": os.fspath(home), **fields}
+        request = JobRequest.model_validate(asked)
+        (self.number,) = self.store.submit([Submission(getpass.getuser(), request)])
+
+    def turns_until(self, state: State) -> JobRow:
         deadline = time.monotonic() + 60.0
-        while (row := store.job(job)) is None or row.state is not state:
+        while (row := self.store.job(self.number)) is None or row.state is not state:
             assert time.monotonic() < deadline, row
-            controller.turn()
+            self.controller.turn()
             select.select([], [], [], 0.05)
         return row
 
-    turns_until(State.RUNNING)
-    output = job_folder(tmp_path, job) / "output" / "0.log"
+
+@pytest.mark.parametrize("requested", [StateRequest.HOLD, StateRequest.CANCEL])
+def test_a_stopped_script_that_exits_with_0_is_not_completed(tmp_path: Path, requested: StateRequest) -> None:
+    """A real one on this machine: held, released, it ends by itself; or it is cancelled."""
+    job = RealJob(tmp_path, sys.executable, "-I", "-S", "-c", SAVES_ON_SIGTERM, str(tmp_path / "saved"))
+    job.turns_until(State.RUNNING)
+    output = job_folder(tmp_path, job.number) / "output" / "0.log"
     while not (output.exists() and output.read_text()):
-        controller.turn()
-    store.request_state(job, requested)
+        job.controller.turn()
+    job.store.request_state(job.number, requested)
     if requested is StateRequest.HOLD:
-        assert turns_until(State.HELD).finished is None
-        store.request_state(job, StateRequest.RELEASE)
-        assert turns_until(State.COMPLETED).epoch == 2
-        kinds = [event.kind for event in store.events(job)]
+        assert job.turns_until(State.HELD).finished is None
+        job.store.request_state(job.number, StateRequest.RELEASE)
+        assert job.turns_until(State.COMPLETED).epoch == 2
+        kinds = [event.kind for event in job.store.events(job.number)]
         assert kinds.count("completed") == 1
     else:
-        assert turns_until(State.CANCELLED).epoch == 1
+        assert job.turns_until(State.CANCELLED).epoch == 1
     assert (tmp_path / "saved").read_text() == "30"
-    store.close()
+    job.store.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "status"), [('if [ "$RANK" = 1 ]; then exit 7; fi; exec sleep 600', 7), ("exit 0", 0)]
+)
+def test_the_process_that_failed_is_on_record(tmp_path: Path, source: str, status: int) -> None:
+    job = RealJob(tmp_path, "sh", "-c", source, gpus=2, ranks="per-gpu")
+    row = job.turns_until(State.FAILED if status else State.COMPLETED)
+    assert (row.status, row.failed_rank) == (status, 1 if status else None)
+    job.store.close()

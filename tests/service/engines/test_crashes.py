@@ -208,4 +208,5 @@ def test_a_rank_killed_by_somebody_else(bench: Bench) -> None:
     assert isinstance(ranks, list)
     os.kill(ranks[1], signal.SIGKILL)
     end = bench.end(1, 1)
-    assert (end.ended, end.status, end.message) == (Exit.KILLED, -9, "rank 1 was ended by SIGKILL")
+    assert (end.ended, end.status, end.failed_rank) == (Exit.KILLED, -9, 1)
+    assert end.message == "rank 1 was ended by SIGKILL"

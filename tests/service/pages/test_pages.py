@@ -48,18 +48,20 @@ def run_job(api: Serving, job: int, node: str = "node-0", gpus: tuple[int, ...] 
 
 
 @pytest.mark.parametrize(
-    ("message", "box", "command"),
+    ("rank", "box", "command"),
     [
-        ("rank 2 ended with status 1", "logs?rank=2", "muster logs --rank 2 1"),
-        ("rank 0 ended with status 1", "logs?rank=0", "muster logs 1"),
-        ("cancelled as asked", "logs?rank=0", "muster logs 1"),
+        (2, "logs?rank=2", "muster logs --rank 2 1"),
+        (0, "logs?rank=0", "muster logs 1"),
+        (None, "logs?rank=0", "muster logs 1"),
     ],
 )
 def test_output_is_of_the_process_that_failed(
-    api: Serving, log_in: LogIn, message: str, box: str, command: str
+    api: Serving, log_in: LogIn, rank: int | None, box: str, command: str
 ) -> None:
+    """Whatever the message says of it."""
     api.store.submit([Submission("ann", a_request())])
-    api.store.commit(StoreChanges(jobs={1: {"state": State.FAILED, "finished": 1.0, "message": message}}))
+    failed = {"state": State.FAILED, "finished": 1.0, "message": "killed by the memory limit of 2 GB"}
+    api.store.commit(StoreChanges(jobs={1: {**failed, "failed_rank": rank}}))
     page = api.ask("GET", "/jobs/1", headers=log_in("ann"), tcp=True).body.decode()
     assert f'data-log="/v1/jobs/1/{box}"' in page
     assert f"<code>{command}</code>" in page

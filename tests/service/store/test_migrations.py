@@ -8,7 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from muster.service.store import Store
-from muster.service.store.rows import StepsDone, StoreChanges, Submission
+from muster.service.store.rows import State, StepsDone, StoreChanges, Submission
 from muster.service.store.tables import METADATA
 
 from ..serving import a_request
@@ -60,6 +60,7 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(url: str) -> None:
     with older.begin() as connection:
         connection.execute(sa.text("DROP TABLE steps_done"))
         connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN fixed_nodes"))
+        connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN failed_rank"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '1'"))
     older.dispose()
     store = Store.open(url)
@@ -70,6 +71,30 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(url: str) -> None:
     assert row is not None
     assert row.fixed_nodes == ("a", "b")
     store.close()
+
+
+def test_an_older_store_knows_the_process_that_failed(url: str) -> None:
+    """Its messages name it."""
+    messages = {
+        "rank 2 ended with status 1": (State.FAILED, 2),
+        "rank 11 was ended by SIGKILL; max_restarts is 0": (State.FAILED, 11),
+        "killed by the memory limit of 2 GB": (State.FAILED, None),
+        "rank 3 is what its owner wrote": (State.CANCELLED, None),
+    }
+    store = Store.open(url)
+    jobs = store.submit([Submission("ann", a_request())] * len(messages))
+    for job, (message, (state, _)) in zip(jobs, messages.items(), strict=True):
+        store.commit(StoreChanges(jobs={job: {"state": state, "message": message}}))
+    store.close()
+    older = engine_of(url)
+    with older.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN failed_rank"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '3'"))
+    older.dispose()
+    store = Store.open(url)
+    found = {row.message: (row.state, row.failed_rank) for row in store.jobs()}
+    store.close()
+    assert found == messages
 
 
 def test_whose_a_store_is_stays_in_it(url: str) -> None:

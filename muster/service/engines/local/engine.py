@@ -338,8 +338,9 @@ class LocalEngine(SequentialEngine):
 
     def _end(self, start: _Start, record: dict[str, Any]) -> Observed:
         kills = self._limits.memory_kills(start.group)
-        ended, status, message = classify(record, kills, start.memory_gb)
-        return Observed(start.folder.job, start.folder.epoch, ended, record["ended"], status, message)
+        how, status, message, rank = classify(record, kills, start.memory_gb)
+        key = start.folder.job, start.folder.epoch
+        return Observed(*key, how, record["ended"], status, message, failed_rank=rank)
 
     def _assign_cpus(self) -> None:
         """Assigns the CPUs to the starts that live; sets what has changed."""
