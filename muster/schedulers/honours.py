@@ -49,6 +49,11 @@ def divides_gpus(scheduler: Any) -> bool:
     return bool(getattr(scheduler, "divides_gpus", True))
 
 
+def gives_only_requests(scheduler: Any) -> bool:
+    """Whether a job that requests no CPUs or memory gets none. A scheduler that does not say so gives it a share."""
+    return bool(getattr(scheduler, "gives_only_requests", False))
+
+
 def honoured_by_all(parts: Iterable[Any]) -> frozenset[str]:
     """What any of these parts honours."""
     return frozenset().union(*map(honoured, parts))

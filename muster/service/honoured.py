@@ -14,12 +14,12 @@ from muster.schedulers.honours import (
     EVEN_GANGS,
     FEWER_GPUS,
     FURTHER_RESOURCES,
-    NODES,
     PRIORITY,
     REQUESTS,
     SIZES,
     WITHOUT_GPUS,
     divides_gpus,
+    gives_only_requests,
     honoured,
 )
 from muster.schedulers.presets import DEFAULT_SCHEDULER
@@ -34,13 +34,13 @@ def check_scheduler(policy: Scheduler, engine: str, *, even_gangs: bool) -> None
 
 
 def amounts_if_unstated(policy: Scheduler, cluster: Cluster) -> dict[str, float]:
-    """CPU cores and GB for each GPU of a job that states none, where the scheduler gives no more than is stated.
+    """CPU cores and GB for each GPU of a job that states none, where the scheduler gives no more than is requested.
 
     The least share of a GPU on any node, as with DefCpuPerGPU and DefMemPerGPU of Slurm. Other schedulers choose
     themselves.
     """
     nodes = [node for node in cluster.nodes if node.gpus]
-    if NODES not in honoured(policy) or not nodes:
+    if not gives_only_requests(policy) or not nodes:
         return {}
     shares = {
         "cpus": min(node.cpus / node.gpus for node in nodes),

@@ -141,6 +141,7 @@ class SlurmScheduler(BackfillScheduler):
     """`ORDER+slurm-cycles`: CPUs and memory as requested, whole GPUs, nodes as Slurm chooses them."""
 
     cycles: SlurmCycles
+    gives_only_requests: ClassVar[bool] = True
 
     @property
     def honours(self) -> frozenset[str]:
