@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import sysconfig
 import traceback
 import types
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,11 @@ _DESCRIBED = {"name", "parts", "settings", "needs"}
 """What `describe` states."""
 _files: dict[str, str] = {}
 """Files of policies that were loaded in this process, and how the user wrote their names."""
+_FOREIGN = (
+    __file__.rpartition("/schedulers/")[0],
+    *(sysconfig.get_path(one) for one in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+"""Folders of Muster, of Python and of installed packages."""
 
 
 def register(module: types.ModuleType, written: str) -> None:
@@ -47,20 +53,22 @@ def errors_of_policies() -> Iterator[None]:
     except (InputError, Unable):
         raise
     except (Exception, SystemExit) as error:
-        frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in _files]
+        files = _users_files()
+        frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in files]
         if not frames:
             raise
         last = frames[-1]
         what = f"in {last.name}: {type(error).__name__}: {error}; {DEBUG_HINT}"
-        raise InputError(Problem(_files[last.filename], what, row=last.lineno)) from error
+        raise InputError(Problem(files[last.filename], what, row=last.lineno)) from error
 
 
 def class_problem(kind: type[Any], what: str) -> InputError:
     """What is wrong with a class of a policy, with its file and line where it is a user's."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-    if file not in _files:
+    written = _users_files().get(file)
+    if written is None:
         return InputError(Problem("--scheduler", f"{kind.__name__}: {what}"))
-    return InputError(Problem(_files[file], f"{kind.__name__}: {what}", row=inspect.getsourcelines(kind)[1]))
+    return InputError(Problem(written, f"{kind.__name__}: {what}", row=inspect.getsourcelines(kind)[1]))
 
 
 def check_policy(policy: Any, methods: Mapping[type[Any], tuple[str, ...]]) -> None:
@@ -86,15 +94,16 @@ def check_policy(policy: Any, methods: Mapping[type[Any], tuple[str, ...]]) -> N
 
 def plan_problem(scheduler: object, message: str) -> Problem | None:
     """The problem of a plan that no scheduler may make, with the user's file; None if no part is a user's."""
+    files = _users_files()
     for policy in _policies(scheduler):
         codes = {
             name: method.__code__ for name, method in inspect.getmembers(type(policy), inspect.isfunction)
         }
-        theirs = {name: code for name, code in codes.items() if code.co_filename in _files}
+        theirs = {name: code for name, code in codes.items() if code.co_filename in files}
         if theirs:
             decides = next((theirs[name] for name in _DECIDING if name in theirs), None)
             file = (decides or next(iter(theirs.values()))).co_filename
-            return Problem(_files[file], message, row=decides.co_firstlineno if decides else None)
+            return Problem(files[file], message, row=decides.co_firstlineno if decides else None)
     return None
 
 
@@ -120,9 +129,36 @@ def method_problem(policy: object, method: str, what: str, found: object = None)
         defined = defined.fget
     elif not callable(defined):
         defined = type(policy)
-    file = inspect.getsourcefile(defined) or ""
-    if file not in _files:
+    written = _users_files().get(inspect.getsourcefile(defined) or "")
+    if written is None:
         return InputError(Problem(whose, what, found=found))
     row = inspect.getsourcelines(defined)[1]
     seen = "" if found is None else f"found {found}; "
-    return InputError(Problem(_files[file], f"{whose}: {seen}{what}", row=row))
+    return InputError(Problem(written, f"{whose}: {seen}{what}", row=row))
+
+
+def _users_files() -> Mapping[str, str]:
+    """The files of policies and of what they import of the user's own, with their names for messages.
+
+    A file beside one whose name is relative has a relative name, too.
+    """
+    found = dict(_files)
+    waiting = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) in found]
+    while waiting:
+        module = waiting.pop()
+        for other in _imported_by(module):
+            file = getattr(other, "__file__", None)
+            if file and file not in found and not file.startswith(tuple(f"{one}/" for one in _FOREIGN)):
+                known = module.__file__ or ""
+                found[file] = file.removeprefix(known.removesuffix(found[known]))
+                waiting.append(other)
+    return found
+
+
+def _imported_by(module: types.ModuleType) -> Iterator[types.ModuleType]:
+    """The modules that a module has by name, or a class or function of theirs."""
+    for value in list(vars(module).values()):
+        if inspect.isclass(value) or inspect.isfunction(value):
+            value = sys.modules.get(value.__module__)
+        if isinstance(value, types.ModuleType):
+            yield value

@@ -194,3 +194,66 @@ def test_a_policy_that_stops_the_clock_is_named(
     assert said in failed.err
     assert "Traceback" not in failed.err
     assert not (tmp_path / "out").exists()
+
+
+HELPER = """\
+import numpy as np
+from muster.schedulers.contract import Proposal
+from muster.schedulers.parts import Order
+
+class Base:
+    name = "mine"
+
+    def describe(self):
+        return {"name": self.name, "parts": {}, "settings": {}, "needs": []}
+
+    def initial(self, cluster):
+        return None
+
+    def decide(self, view, state):
+        with view.transaction() as transaction:
+            return self.decided(Proposal.blank(transaction, len(view.jobs))), state
+
+class Wrong(Base):
+    def decided(self, proposal):
+        proposal.reasons[:] = 987
+        return proposal.decision()
+
+class Failing(Base):
+    def decided(self, proposal):
+        proposal.transaction.release(9999)
+
+class Infinite(Order):
+    name = "mine"
+
+    def key(self, jobs):
+        return np.full(len(jobs), np.nan)
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ("Wrong", "helper.py:14: mine: "),
+        ("Failing", "helper.py:25: in decided: "),
+        ("Infinite", "helper.py:30: key of order mine: found nan for job 1"),
+    ],
+)
+@pytest.mark.parametrize("form", ["from helper import {0} as Base", "import helper\nBase = helper.{0}"])
+def test_an_error_in_what_a_policy_imports_has_a_line(
+    tmp_path: Path, trace: Path, base: str, said: str, form: str
+) -> None:
+    """It is the user's own file, too; errors in the packages of others are named where the user calls them."""
+    (tmp_path / "helper.py").write_text(HELPER)
+    text = f"{form.format(base)}\n\nclass Mine(Base):\n    pass\n"
+    failed = with_policy(tmp_path, trace, "simulate", text)
+    assert (failed.status, failed.out) == (2, "")
+    assert failed.err.startswith(said), failed.err
+    assert "Traceback" not in failed.err
+
+
+def test_an_error_in_a_package_is_named_where_it_is_called(tmp_path: Path, trace: Path) -> None:
+    failed = with_policy(
+        tmp_path, trace, "simulate", POLICY.format(body="return np.linalg.inv(np.zeros((2, 2)))")
+    )
+    assert failed.err.startswith("mine.py:8: in key: LinAlgError: Singular matrix")
