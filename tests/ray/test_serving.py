@@ -160,16 +160,15 @@ def test_a_node_that_cannot_be_used_is_left_out(site: RaySite) -> None:
     twin.start("node2")
     twin.start("bare", "--num-cpus=0")
     left_out = [
-        "Note: node bare is left out: it has GPUs and no CPUs or no memory. "
-        "Hint: ray start --num-cpus N --memory BYTES.",
-        "Note: node node2 is left out: several nodes of Ray have this name. Hint: ray start --node-name NAME.",
+        "node bare is left out: it has GPUs and no CPUs or no memory. Hint: ray start --num-cpus N",
+        "node node2 is left out: several nodes of Ray have this name. Hint: ray start --node-name NAME",
     ]
     try:
         with site.serves("--scheduler", "fifo") as said:
             nodes = json.loads(site.muster("nodes", "--json"))["nodes"]
             assert [node["name"] for node in nodes] == ["node1", "node3"]
             assert site.wait(site.submit("--gpus", "1"), state="completed")["starts"] == 1
-        assert [line for line in said if line.startswith("Note: node")] == left_out
+        assert [words for words in left_out if not any(words in line for line in said)] == [], said
         path = site.home.parent / "site.toml"
         done = site.person.types(site.home, "cluster", "--from", "ray", "--address", ADDRESS, "-o", str(path))
         assert done.stdout == f"2 nodes with 16 GPUs in {path}\n"
