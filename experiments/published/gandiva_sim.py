@@ -22,6 +22,8 @@ from muster.schedulers.phases import log_phase
 from muster.schedulers.reasons import NO_PLACE, PLACED, WAITS_ITS_TURN
 
 STEP_SECONDS, TURN_SECONDS = 10.0, 60.0
+_FRUITLESS_AT_MOST = 1000
+"""Turns in a row in which no job gets further, comes or goes, before a run is given up."""
 
 
 @dataclass
@@ -49,13 +51,15 @@ class GandivaSim:
 
     def initial(self, cluster: Cluster) -> State:
         """All nodes free."""
-        return {"free": tuple(range(len(cluster.nodes))), "sets": {}, "pending": ()}
+        nothing = {"fruitless": 0, "furthest": {}}
+        return {"free": tuple(range(len(cluster.nodes))), "sets": {}, "pending": (), **nothing}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """One step, and which jobs run until the next."""
         _refuse(snapshot)
-        sets = _Sets(snapshot, state)
-        sets.take_turns(snapshot.now % TURN_SECONDS == 0)
+        sets, turns = _Sets(snapshot, state), snapshot.now % TURN_SECONDS == 0
+        progress = _progress(snapshot, state) if turns else _progress_of(state)
+        sets.take_turns(turns)
         sets.admit()
         sets.adjust()  # They do so at the next step, before they look at which ran since this one.
         with snapshot.transaction() as transaction:
@@ -64,7 +68,7 @@ class GandivaSim:
             log_phase(snapshot, "placed", lambda: plan.reasons == PLACED)
             plan.wake_on = Trigger.ARRIVAL
             plan.next_wake = plan.stable_until = snapshot.now + STEP_SECONDS if len(snapshot.jobs) else inf
-            return plan.decision(), sets.state()
+            return plan.decision(), sets.state() | progress
 
 
 class _Sets:
@@ -247,6 +251,25 @@ class _Sets:
 def _join(here: NodeSet, job: int) -> None:
     here.jobs.append(job)
     here.used += 1
+
+
+def _progress_of(state: State) -> State:
+    return {name: state[name] for name in ("fruitless", "furthest")}
+
+
+def _progress(snapshot: Snapshot, state: State) -> State:
+    """How far each job has been, and turns in a row without progress. InputError if they are too many."""
+    jobs, before = snapshot.jobs, state["furthest"]
+    now = dict(zip(jobs.index.tolist(), jobs.work_done.tolist(), strict=True))
+    furthest = {job: max(work, before.get(job, 0.0)) for job, work in now.items()}
+    fruitless = 0 if furthest != before else state["fruitless"] + 1
+    if fruitless > _FRUITLESS_AT_MOST:
+        what = (
+            f"gandiva-sim: no job has got further in {_FRUITLESS_AT_MOST} turns of {TURN_SECONDS:g} s, as each of them "
+            f"costs a job that long or longer. Hint: --restart-cost below {TURN_SECONDS:g}, and jobs that save"
+        )
+        raise InputError(Problem("--scheduler", what))
+    return {"fruitless": fruitless, "furthest": furthest}
 
 
 def _refuse(snapshot: Snapshot) -> None:

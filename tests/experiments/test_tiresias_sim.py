@@ -204,3 +204,12 @@ def test_gandiva_sim_refuses_what_its_program_lacks(
     with pytest.raises(InputError) as problem:
         run(jobs_of(job(0, 10) | row), cluster, "gandiva-sim")
     assert refusal in str(problem.value)
+
+
+def test_gandiva_sim_gives_up_where_turns_do_no_work() -> None:
+    """A minute's turn of which a minute goes into the restart; with a second less the jobs get on."""
+    two = jobs_of(job(0, 90, gpus=2), job(0, 90, gpus=2))
+    ended = column(run(two, cluster_of(2), "gandiva-sim", restart_cost_seconds=59.0), "finish_seconds")
+    assert None not in ended
+    with pytest.raises(InputError, match="no job has got further in 1000 turns of 60 s"):
+        run(two, cluster_of(2), "gandiva-sim", restart_cost_seconds=60.0)
