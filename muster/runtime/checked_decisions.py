@@ -12,6 +12,8 @@ from muster.formatting import counted
 from muster.schedulers.contract import Decision, Snapshot
 from muster.schedulers.reasons import PLACED, REASONS
 
+_ROUNDING = 1e-6
+"""Of a value beside its bound, as a share of the larger one."""
 _COLUMNS = {"reasons": np.integer, "reason_a": np.floating, "reason_b": np.floating}
 
 
@@ -60,6 +62,10 @@ def _check_numbers(decision: Decision) -> None:
     for name, found in {**moments, **figures}.items():
         if not isinstance(found, int | float | np.number) or (name in moments and isnan(found)):
             raise ValueError(f"{name}: found {found!r}; allowed: a number")
+    value, bound = float(decision.value), float(decision.bound)
+    if value - bound > _ROUNDING * max(abs(value), abs(bound)):
+        what = f"allowed: at most the bound of the decision, which is {bound:g}"
+        raise ValueError(f"value: found {value:g}; {what}")
 
 
 def _check_jobs(decision: Decision, asked: Ints) -> None:

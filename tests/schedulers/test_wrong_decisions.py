@@ -114,12 +114,32 @@ def test_a_right_decision_is_carried_out() -> None:
         (writes(cancelled=(9999,)), r"it cancels jobs that it was not asked about: \[9999\]"),
         (writes(ranked=np.array([1])), "ranked: allowed: positions of 1 job"),
         (writes(notes="word"), "notes have to be sentences"),
+        (
+            writes(value=5.0, bound=1.0),
+            "value: found 5; allowed: at most the bound of the decision, which is 1",
+        ),
+        (writes(value=0.0, bound=-2.0), "value: found 0; allowed: at most the bound .*, which is -2"),
     ],
 )
 @pytest.mark.parametrize("certify", [False, True])
 def test_a_wrong_decision_is_refused(change: Change, said: str, certify: bool) -> None:
     with pytest.raises(PlanRefused, match=f"first-node: .*{said}"):
         run(JOBS, cluster_of(4), FirstNode(change), certify=certify)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"value": 3.0, "bound": 3.0},
+        {"value": 3.0 + 1e-9, "bound": 3.0},
+        {"value": 3.0, "bound": float("inf")},
+        {"value": 3.0},
+        {"bound": 3.0},
+        {"value": -3.0, "bound": -2.0},
+    ],
+)
+def test_a_value_up_to_its_bound_is_taken(figures: dict[str, float]) -> None:
+    assert column(run(JOBS, cluster_of(4), FirstNode(writes(**figures))), "start_seconds") == [0, 10, 500]
 
 
 @pytest.mark.parametrize(
