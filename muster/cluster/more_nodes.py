@@ -25,15 +25,18 @@ def with_more(
     return _with_nodes(cluster, added, assumed, notes) if added else cluster
 
 
-def joined(cluster: Cluster, other: Cluster, name: str, partition: str | None = None) -> Cluster:
+def joined(
+    cluster: Cluster, other: Cluster, name: str, partition: str | None = None, flag: str = ""
+) -> Cluster:
     """Both clusters as one under a name: the nodes of the other in a rack of their own, under names that are free.
 
     Where the first cluster has one rack, the others stand in it too. Where it has partitions and the others have none,
     they are in each of them, or in the one that is named: a job with a partition could not use them otherwise.
+    InputError at the flag if it is none of the cluster's.
     """
     partitions = _partitions(cluster.nodes) if not _partitions(other.nodes) else ()
     if partition is not None:
-        partitions = (_known(partition, partitions, cluster, name),)
+        partitions = (_known(partition, partitions, cluster, flag),)
     added: list[Node] = []
     taken = set(cluster.node_index)
     for node in other.nodes:
@@ -41,7 +44,8 @@ def joined(cluster: Cluster, other: Cluster, name: str, partition: str | None = 
         added.append(replace(node, name=_free_name(node.name, taken), labels=labels))
         taken.add(added[-1].name)
     every = partitions and partition is None
-    notes = [f"{name}: the added nodes are in each partition: {_names(partitions)}"] if every else []
+    hint = "Hint: 'in PARTITION' behind the nodes names one"
+    notes = [f"{name}: the added nodes are in each partition: {_names(partitions)}. {hint}"] if every else []
     return replace(_with_nodes(cluster, added, other.assumed, notes), name=name)
 
 

@@ -43,6 +43,7 @@ SETTINGS_LEFT_OUT = (
 )
 """The note of a cluster whose file has settings of Slurm's scheduler."""
 _ADDED = " + "
+_IN_PARTITION = re.compile(r"(?P<nodes>.*?)(?: +in +(?P<partition>\S+))?")
 _TYPE_WORDS = ("gpu", "gpus", "tpu", "npu", "ipu", "xpu")
 """Types that resemble `gpu` and are none of its misspellings."""
 _RESOURCES = {"cpus": "CPUs", "memory_gb": "memory", "storage_gb_per_s": "storage"}
@@ -57,14 +58,17 @@ def shipped_names() -> tuple[str, ...]:
 
 
 def parse_cluster(text: str) -> Cluster:
-    """The cluster that a shipped name, a one-line form or a file describes, with nodes added: `now.toml + 8x8h100`."""
+    """The cluster that a shipped name, a one-line form or a file describes.
+
+    With nodes added: `now.toml + 8x8h100`, or `now.toml + 8x8h100 in train` for one of its partitions.
+    """
     cluster, *added = text.split(_ADDED)
     if added and not Path(text).exists() and not _ONE_LINE.fullmatch(cluster):
-        more = _ADDED.join(added)
-        if not _ONE_LINE.fullmatch(more):
-            what = "allowed behind a cluster and +: nodes such as 8x8h100,96cpu,1tb"
-            raise InputError(Problem(FLAG, what, found=more))
-        return joined(parse_cluster(cluster), _from_one_line(more), text)
+        more = _IN_PARTITION.fullmatch(_ADDED.join(added))
+        if more is None or not _ONE_LINE.fullmatch(more["nodes"]):
+            what = "allowed behind a cluster and +: nodes such as 8x8h100,96cpu,1tb, and in PARTITION"
+            raise InputError(Problem(FLAG, what, found=_ADDED.join(added)))
+        return joined(parse_cluster(cluster), _from_one_line(more["nodes"]), text, more["partition"], FLAG)
     if text in shipped_names():
         toml = (_FOLDER / f"{text}.toml").read_text(encoding="utf-8")
         return cluster_from_toml(toml, where=f"{text}.toml", name=text)

@@ -146,7 +146,7 @@ def parse_added(text: str, cluster: Cluster) -> Added:
                 f"allowed: one node, as 1{kind[kind.index('x') :]}; nodes FIRST..LAST says how many are added"
             )
             raise InputError(Problem("--add", what, found=kind))
-        both = joined(cluster, more, f"--add {kind}", partition)
+        both = joined(cluster, more, f"--add {kind}", partition, f"--add {kind}")
         return Added(both.nodes[-1], counts, more.assumed, both.notes[len(cluster.notes) :])
     like, notes = of_type(cluster, kind, "--add", partition)
     return Added(like, counts, notes=tuple(notes))

@@ -115,7 +115,41 @@ def test_nodes_added_to_a_site_are_in_each_of_its_partitions(tmp_path: Path) -> 
     (tmp_path / "scontrol.txt").write_text(SITE)
     cluster = parse_cluster(f"{tmp_path / 'scontrol.txt'} + 2x8h100,96cpu,1tb")
     assert [node.labels for node in cluster.nodes[2:]] == [("partition:train", "partition:debug")] * 2
-    assert "the added nodes are in each partition: train, debug" in cluster.notes[-1]
+    said = (
+        "the added nodes are in each partition: train, debug. Hint: 'in PARTITION' behind the nodes names one"
+    )
+    assert said in cluster.notes[-1]
+
+
+@pytest.mark.parametrize("partition", ["train", "debug"])
+def test_added_nodes_may_be_in_one_partition(tmp_path: Path, partition: str) -> None:
+    (tmp_path / "scontrol.txt").write_text(SITE)
+    site = parse_cluster(str(tmp_path / "scontrol.txt"))
+    cluster = parse_cluster(
+        f"{tmp_path / 'scontrol.txt'} + 1x8h100,96cpu,1tb+1x8v100,9cpu,1tb in {partition}"
+    )
+    assert [node.labels for node in cluster.nodes[2:]] == [(f"partition:{partition}",)] * 2
+    assert cluster.notes == site.notes
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("1x8h100,96cpu,1tb in traim", "--cluster: found 'traim'; in PARTITION: allowed: train, debug"),
+        ("1x8h100,96cpu,1tb in", "found '1tb in'; allowed: more than 0 and written such as 24cpu"),
+        ("in train", "found 'in train'; allowed behind a cluster and"),
+        ("1x8h100 in train debug", "allowed: machines x GPUs"),
+    ],
+)
+def test_a_wrong_partition_of_added_nodes_is_refused(tmp_path: Path, added: str, said: str) -> None:
+    (tmp_path / "scontrol.txt").write_text(SITE)
+    with pytest.raises(InputError, match=said):
+        parse_cluster(f"{tmp_path / 'scontrol.txt'} + {added}")
+
+
+def test_a_cluster_without_partitions_has_none_to_name() -> None:
+    with pytest.raises(InputError, match="found 'train'; in PARTITION: cluster philly has no partition"):
+        parse_cluster("philly + 1x8h100 in train")
 
 
 def test_added_nodes_with_partitions_of_their_own_keep_these(tmp_path: Path) -> None:
