@@ -42,7 +42,7 @@ from muster.service.home import (
     store_url,
     write_endpoint,
 )
-from muster.service.honoured import check_scheduler
+from muster.service.honoured import check_scheduler, ignored_of_earlier_jobs
 from muster.service.jobs_folder import use_folder
 from muster.service.known_models import KnownModels
 from muster.service.live_limits import LiveLimits
@@ -222,6 +222,8 @@ def _warnings(serving: Serving, engine: EngineCapabilities, store: Store, url: s
     """What the operator may not know, as sentences without their full stops."""
     if engine.runs_as_users and (shut := shut_to_others(serving.home)):
         yield shut
+    if ignored := ignored_of_earlier_jobs(store.living(), serving.scheduler):
+        yield ignored
     if url is None or serving.listen is None:
         return
     if not ip_address(serving.listen[0]).is_loopback:

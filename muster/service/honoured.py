@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import floor
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import MICRO
+from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import (
@@ -24,6 +25,7 @@ from muster.schedulers.honours import (
 )
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.service.request import JobRequest
+from muster.service.store.rows import JobRow
 
 
 def check_scheduler(policy: Scheduler, engine: str, *, even_gangs: bool) -> None:
@@ -75,6 +77,25 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
         what = f"{policy.name} gives no job fewer GPUs than its gpus; leave it out, or serve with --scheduler"
         yield Problem(where, f"{what} {DEFAULT_SCHEDULER}", column="min_gpus", found=request.min_gpus)
     yield from unserved(request, policy, where)
+
+
+def ignored_of_earlier_jobs(rows: Iterable[JobRow], policy: Scheduler) -> str:
+    """What jobs that came before this scheduler ask for and it ignores, as a sentence without its full stop; else "".
+
+    They are the same as in `without_effect`.
+    """
+    asking: dict[str, list[int]] = {}
+    for row in rows:
+        for problem in without_effect(row.request, policy):
+            asking.setdefault(problem.column or "", []).append(row.id)
+    if not asking:
+        return ""
+    parts = [f"{column} of {counted(len(jobs), 'job')}" for column, jobs in asking.items()]
+    one = min(job for jobs in asking.values() for job in jobs)
+    return (
+        f"{policy.name} ignores what jobs ask for that were submitted before it served: {', '.join(parts)}. "
+        f"Hint: muster why {one} says which scheduler does not"
+    )
 
 
 def unserved(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:

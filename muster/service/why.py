@@ -13,7 +13,7 @@ from typing import Any
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.resources import FURTHER
 from muster.formatting import counted, duration, enumerated, gpus, is_or_are, thousandths
-from muster.problems import InputError
+from muster.problems import InputError, Problem
 from muster.schedulers.reasons import OVER_LIMIT, reason
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
@@ -85,6 +85,8 @@ def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Call
         sentences += reasons_of_holding(
             row, held, status, lambda jobs: _listed(list(jobs), seen, {}), learned
         )
+    if row.state not in ENDED:
+        sentences += map(_as_to, without_effect(row.request, status.policy))
     return Why(row.id, row.state, sentences, row.reason, row.reason_parameters)
 
 
@@ -222,13 +224,12 @@ def _what_else_it_needs(row: JobRow) -> list[str]:
 def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:
     """Of what it asks; cluster or scheduler were others when it was taken."""
     even_gangs = status.engine_capabilities.same_amounts_on_each_node
-    return [
-        f"As to its {problem.column} ({problem.found}): {problem.what}."
-        for problem in (
-            *misfits(row.request, status.cluster, even_gangs=even_gangs, fixed_gpus=row.fixed_gpus),
-            *without_effect(row.request, status.policy),
-        )
-    ]
+    missing = misfits(row.request, status.cluster, even_gangs=even_gangs, fixed_gpus=row.fixed_gpus)
+    return [*map(_as_to, missing), *map(_as_to, without_effect(row.request, status.policy))]
+
+
+def _as_to(problem: Problem) -> str:
+    return f"As to its {problem.column} ({problem.found}): {problem.what}."
 
 
 def _sentence(row: JobRow, now: float, drained: Sequence[str], status: DaemonStatus) -> str:

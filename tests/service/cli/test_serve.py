@@ -274,6 +274,27 @@ def test_other_machines_send_tokens_in_the_clear(home: Path) -> None:
     assert any("tokens travel in the clear to http://0.0.0.0:" in line for line in reply)
 
 
+def test_another_scheduler_says_what_it_ignores(home: Path) -> None:
+    """A job keeps its place in the queue, and its owner and the operator know what has no effect any more."""
+    nodes = ("--fake-nodes", "1x2gpu,8cpu,64gb")
+    with ME.serves(home, "--scheduler", "priority", *nodes) as reply:
+        for flags in ([], ["--priority", "5", "--cpus", "2"], ["--priority", "7"]):
+            done = ME.types(home, "submit", "--hold", *flags, "--steps", "100000", "--", "true")
+            assert done.returncode == 0, done.stderr
+    assert not any("ignores" in line for line in reply)
+    said = "As to its priority (5.0): gandiva ignores it; leave it out, or serve with --scheduler priority+"
+    with ME.serves(home, "--scheduler", "gandiva", *nodes) as reply:
+        assert said in " ".join(ME.types(home, "why", "2").stdout.split()), "while it is held"
+        assert ME.types(home, "release", "2").returncode == 0
+        until(lambda: "running" in ME.types(home, "status", "2").stdout, "that it runs")
+        assert said in " ".join(ME.types(home, "why", "2").stdout.split())
+    words = (
+        "gandiva ignores what jobs ask for that were submitted before it served: priority of 2 jobs, cpus of 1 job. "
+        "Hint: muster why 2 says which scheduler does not"
+    )
+    assert any(words in line for line in reply), reply
+
+
 @pytest.mark.long
 def test_a_killed_daemon_leaves_no_way_closed(home: Path) -> None:
     """Its socket file stays, commands say that no daemon answers, and the next daemon takes its place."""
