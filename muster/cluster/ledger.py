@@ -192,6 +192,10 @@ class Ledger:
             )
         return books
 
+    def reserve_decision(self, jobs: int) -> Books:
+        """The books, with room for a decision about so many jobs."""
+        return self.reserve(*steps.room_of_decision(self.cluster.total_gpus, jobs))
+
     def admit(self, jobs: int) -> None:
         """Make room for jobs up to this number."""
         heads = np.full(max(jobs - len(self.books.heads), 0), NONE)

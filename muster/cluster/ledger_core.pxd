@@ -93,6 +93,15 @@ cdef inline void note_change(Books* books, int64_t node) noexcept nogil:
         stale.nodes[stale.count] = node
         stale.count += 1
 
+# Rows that a decision about so many jobs may write on so many GPUs: a row for each GPU and each job, and where all
+# GPUs are held, a row each, as many again of a stopped gang that looks for its own place in vain.
+cdef inline int64_t rows_of_decision(int64_t gpus, int64_t jobs) noexcept nogil:
+    return 2 * gpus + jobs
+
+# Lines of the journal: for each job a stop and twice a place.
+cdef inline int64_t entries_of_decision(int64_t jobs) noexcept nogil:
+    return 3 * jobs
+
 cdef Books books_of(object arrays) except *
 cdef int64_t charge(Books* books, int64_t row) noexcept nogil
 cdef void discharge(Books* books, int64_t row) noexcept nogil

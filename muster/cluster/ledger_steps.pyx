@@ -13,6 +13,11 @@ def new_row(books):
     return core.new_row(&here)
 
 
+def room_of_decision(int64_t gpus, int64_t jobs):
+    """The rows and the entries of the journal that a decision about so many jobs may write on so many GPUs."""
+    return core.rows_of_decision(gpus, jobs), core.entries_of_decision(jobs)
+
+
 def drop_rows(books, int64_t chain):
     """Return a chain's rows, which are charged nowhere any more, to the list of free rows."""
     cdef Books here = books_of(books)

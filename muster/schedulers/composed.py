@@ -78,12 +78,8 @@ class IndependentAllocator(GangAllocator):
                 else resource_options.copy()
             )
             resource_options[without_gpus] = jobs.requested_per_gpu[without_gpus][:, None]
-        rows = 2 * snapshot.cluster.total_gpus + len(
-            jobs
-        )  # A gang may be put back in vain beside full nodes.
-        books = proposal.transaction.ledger.reserve(rows, 3 * len(jobs))
         serve(
-            books,
+            proposal.transaction.ledger.reserve_decision(len(jobs)),
             job_columns(snapshot),
             ranked,
             chosen,

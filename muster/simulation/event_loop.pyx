@@ -12,7 +12,14 @@ from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from muster.cluster.arrays cimport bools, floats, ints, records
-from muster.cluster.ledger_core cimport books_of, bring_up, end_release, take_down
+from muster.cluster.ledger_core cimport (
+    books_of,
+    bring_up,
+    end_release,
+    entries_of_decision,
+    rows_of_decision,
+    take_down,
+)
 from muster.runtime.lifecycle cimport (
     CHANGED,
     HELD_ROWS,
@@ -134,18 +141,16 @@ cdef class EventLoop:
         return 0
 
     cdef int _make_room(self) except -1:
-        """Room for every job in the system to change what it holds and why it waits.
-
-        Where all GPUs are held, a row each, a stopped gang may look for its own in vain.
-        """
+        """Room for every job in the system to change what it holds and why it waits."""
         cdef int64_t used = self._world.books.rows_used[0]
-        cdef int64_t rows = 2 * self._gpus + self._active
+        cdef int64_t rows = rows_of_decision(self._gpus, self._active)
+        cdef int64_t entries = entries_of_decision(self._active)
         cdef int64_t held = self._world.counts[HELD_ROWS] + used, explained = self._explained + self._active
-        cdef bint enough = used + rows <= self._row_room and 3 * self._active <= self._entry_room
+        cdef bint enough = used + rows <= self._row_room and entries <= self._entry_room
         enough = enough and held <= self._held_room and explained <= self._explained_room
         if enough and (not self._world.books.delayed[0] or self._active <= self._release_room):
             return 0
-        self._engine.make_room(rows, 3 * self._active, held, explained, self._active)
+        self._engine.make_room(rows, entries, held, explained, self._active)
         return self._point()
 
     def run(self, progress=None):

@@ -319,3 +319,24 @@ def test_transactions_do_not_overlap() -> None:
             pass
     with pytest.raises(RuntimeError, match="a transaction is a block"):
         transaction.put(0, [NodeAllocation(0, (0,))])
+
+
+def test_a_decision_has_room_for_a_gang_put_back_in_vain() -> None:
+    """One gang has all GPUs, a row each, another one gets them, and the first looks for its own again."""
+    nodes = 100
+    ledger = Ledger(cluster_of(*[1] * nodes), 2)
+    ledger.put(0, [NodeAllocation(node, (0,)) for node in range(nodes)])
+    books = ledger.reserve_decision(2)
+
+    def refusal_of(job: int) -> int:
+        chain = b.NONE
+        for node in range(nodes):
+            row = steps.new_row(books)
+            books.rows["node"][row], books.rows["mask"][row], books.rows["next"][row] = node, 1, chain
+            chain = row
+        return steps.put_chain(books, job, chain)
+
+    steps.release_job(books, 0)
+    assert (refusal_of(1), refusal_of(0)) == (0, b.UNFIT_GPU)
+    assert books.totals[b.ROWS_USED] == 3 * nodes <= len(books.rows)
+    assert books.totals[b.ENTRIES] <= len(books.journal)
