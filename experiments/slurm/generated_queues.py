@@ -86,7 +86,7 @@ def answers(kind: str, seed: int, draws: int) -> pl.DataFrame:
         now = part * float(jobs["submit_seconds"][-1])
         state = state_at(log, now, lambda text: [cluster.node_index[name] for name in text.split(",")])
         if state.ended.height >= LEAST_ENDED and state.waiting.height:
-            expected = estimate_starts(state, cluster, scheduler, draws=draws, seed=seed).starts
+            expected = estimate_starts(state, cluster, scheduler, draws=range(draws), seed=seed).starts
             rows += [(starts[job] - now, one.low, one.median, one.high) for job, one in expected.items()]
     names = ("real", "low", "median", "high")
     return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Float64), orient="row")

@@ -113,7 +113,7 @@ def estimates_at(site: Site, state: QueueState, draws: int, seed: int = 0) -> Ma
         state,
         site.cluster,
         lambda draw: build(site.scheduler, phased[draw % len(phased)]),
-        draws=draws,
+        draws=range(draws),
         seed=seed,
         tick=tick,
     ).starts

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from muster.service.client import Client
 
 _STATES = ("running", "queued", "held")
-_DRAWS = 40
 _ENDED = ("completed", "failed", "cancelled", "timed_out")
 
 Queue = dict[str, Any]
@@ -60,7 +59,8 @@ def queue(
             metavar="N",
             min=5,
             max=1000,
-            help="Simulations for --start, each with other durations (default: 40).",
+            help="Simulations for --start, each with other durations (default: 40, or at least 9 where 40 take "
+            "more than 10 s).",
         ),
     ] = None,
     as_json: flags.Json = False,
@@ -88,7 +88,7 @@ def queue(
     with Client.of_environment() as client:
         found = look(client)
         if start:
-            _add_starts(client, found, draws or _DRAWS)
+            _add_starts(client, found, draws)
     if as_json:
         print(as_json_text(found), end="")
     else:
@@ -117,7 +117,7 @@ def _queue(client: Client, states: list[str], user: str | None, name: str | None
     return queue
 
 
-def _add_starts(client: Client, queue: Queue, draws: int) -> None:
+def _add_starts(client: Client, queue: Queue, draws: int | None) -> None:
     """When each job that waits is expected to start, and what the simulations go by."""
     from muster.cli.starts import starts_of_queue
 

@@ -17,14 +17,14 @@ Start = Mapping[str, Any]
 """Seconds from now: low, median and high, and the simulations that say so."""
 
 
-def starts_of_queue(client: Client, draws: int) -> dict[str, Any]:
+def starts_of_queue(client: Client, draws: int | None) -> dict[str, Any]:
     """When the jobs that wait are expected to start, and what simulations of the queue begin with."""
     client.waiting_for = _simulates(draws)
     found: dict[str, Any] = client.get("/v1/starts", draws=draws)
     return found
 
 
-def would_start_live(request: Mapping[str, Any], draws: int) -> dict[str, Any]:
+def would_start_live(request: Mapping[str, Any], draws: int | None) -> dict[str, Any]:
     """When a job that is not submitted would start in the running service, as asked and with fewer GPUs."""
     from muster.service.client import Client, Refusal
 
@@ -94,6 +94,7 @@ def _at_its_flag(problem: Problem) -> Problem:
     return Problem(flag, problem.what, found=problem.found)
 
 
-def _simulates(draws: int) -> str:
+def _simulates(draws: int | None) -> str:
+    times = "up to 40" if draws is None else f"{draws:,}"
     turn = "at most 2 minutes, after at most 2 minutes for questions asked before"
-    return f"The daemon simulates the queue {draws:,} times for each answer: {turn}."
+    return f"The daemon simulates the queue {times} times for each answer: {turn}."

@@ -19,6 +19,8 @@ from muster.problems import ErrorCollector, InputError, Problem
 if TYPE_CHECKING:
     from muster.advise.would import Shape
 
+_DRAWS_OF_A_LOG = 40
+
 
 @dataclass(frozen=True)
 class JobShapeFlags:
@@ -70,8 +72,15 @@ def would(
         typer.Option(metavar="TIME", help="Time since the first submission of the log (default: its end)."),
     ] = None,
     draws: Annotated[
-        int, typer.Option(metavar="N", min=5, max=10_000, help="Simulations, each with other durations.")
-    ] = 40,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=5,
+            max=10_000,
+            help="Simulations, each with other durations (default: 40, or at least 9 where 40 take the daemon more "
+            "than 10 s).",
+        ),
+    ] = None,
     twin: TwinFlags,
     as_json: flags.Json = False,
 ) -> None:
@@ -115,7 +124,7 @@ def would(
     if now is None and site.away:
         print(f"{cluster}: nothing starts on {', '.join(sorted(site.away))}", file=sys.stderr)
         site = without_away(site)
-    state = queue_at(site, now)
+    state, draws = queue_at(site, now), _DRAWS_OF_A_LOG if draws is None else draws
     shapes = [shape, *shape.smaller()]
     with noted_if_slow(
         f"The log's queue is simulated {draws:,} times for each of {counted(len(shapes), 'shape')}"
@@ -135,7 +144,7 @@ def would(
     _show(answer, as_json=as_json)
 
 
-def _ask_live(request: Mapping[str, Any], draws: int, *, as_json: bool) -> None:
+def _ask_live(request: Mapping[str, Any], draws: int | None, *, as_json: bool) -> None:
     from muster.cli.starts import would_start_live
 
     _show(would_start_live(request, draws), as_json=as_json)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -27,6 +27,8 @@ from muster.simulation.start_estimates import DRAWS, ExpectedQueue, StartEstimat
 
 PATIENCE_SECONDS = 120.0
 """For all simulations of one question, and before them for its turn: less in all than a client waits."""
+ENOUGH_SECONDS = 10.0
+"""For simulations whose number is not asked for, once there are as many as an interval needs."""
 _OLDEST_SECONDS = 30.0
 """Of an answer that is given again, where no decision has come meanwhile."""
 _OUTDATED_SECONDS = 300.0
@@ -46,11 +48,16 @@ class StartAnswer:
     found: Sequence[ExpectedQueue]
     """With each shape, or of the queue as it is."""
 
+    @property
+    def draws(self) -> int:
+        """Simulations, with the shape that has fewest."""
+        return min(queue.draws for queue in self.found)
+
     def counts(self) -> dict[str, int]:
         """For machines."""
         asked = self.question
         return {
-            "draws": asked.draws,
+            "draws": self.draws,
             "running": asked.state.running.height,
             "waiting": asked.state.waiting.height,
             "ended": asked.state.ended.height,
@@ -82,7 +89,9 @@ class QueueEstimate:
 class _Round:
     """One question about the queue, and its answer to come, for all who ask."""
 
-    def __init__(self, seen: asyncio.Task[SeenQueue], answer: asyncio.Task[StartAnswer], draws: int) -> None:
+    def __init__(
+        self, seen: asyncio.Task[SeenQueue], answer: asyncio.Task[StartAnswer], draws: int | None
+    ) -> None:
         self.seen, self.answer, self.draws = seen, answer, draws
         for task in (seen, answer):  # The requests that wait for it may have ended by then.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -112,8 +121,11 @@ class StartIntervals:
         self._fresh_until = 0.0
         """By the store's clock."""
 
-    async def of_queue(self, draws: int) -> StartAnswer:
-        """When the jobs that wait start. The same answer until the next decision, for half a minute at most."""
+    async def of_queue(self, draws: int | None) -> StartAnswer:
+        """When the jobs that wait start. The same answer until the next decision, for half a minute at most.
+
+        Without a number of draws there are `DRAWS`, or fewer where these take too long.
+        """
         newest = self._newest
         if newest is None or newest.draws != draws or newest.failure or not self._is_fresh():
             newest = self._begin(draws)
@@ -143,7 +155,7 @@ class StartIntervals:
         except NoEstimate as no:
             return QueueEstimate(seen, obstacle=str(no))
 
-    async def of_shapes(self, shapes: Sequence[JobRow], draws: int) -> StartAnswer:
+    async def of_shapes(self, shapes: Sequence[JobRow], draws: int | None) -> StartAnswer:
         """When a job that is not submitted would start, in each of these shapes."""
         self._reserve()
         return await self._answered(lambda: asyncio.to_thread(self._look), draws, shapes)
@@ -158,7 +170,7 @@ class StartIntervals:
         return await asyncio.shield(self._seen_later[1])
 
     async def _round_with(self, job: int) -> _Round:
-        while (newest := self._newest) is not None and newest.draws == DRAWS:
+        while (newest := self._newest) is not None and newest.draws is None:
             outdated = newest.answer.done() and not self._is_fresh()
             if outdated or not isinstance(newest.failure, NoEstimate | None):
                 break
@@ -166,9 +178,9 @@ class StartIntervals:
                 return newest
             if newest is self._newest:
                 break
-        return self._begin(DRAWS)
+        return self._begin(None)
 
-    def _begin(self, draws: int) -> _Round:
+    def _begin(self, draws: int | None) -> _Round:
         self._reserve()
         self._of_decision = self._status.decisions
         self._fresh_until = self._store.now() + _OLDEST_SECONDS
@@ -176,7 +188,7 @@ class StartIntervals:
         self._newest = _Round(seen, asyncio.create_task(self._of_round(seen, draws)), draws)
         return self._newest
 
-    async def _of_round(self, seen: asyncio.Task[SeenQueue], draws: int) -> StartAnswer:
+    async def _of_round(self, seen: asyncio.Task[SeenQueue], draws: int | None) -> StartAnswer:
         answer = await self._answered(lambda: seen, draws, ())
         self._last = (seen.result().closed, answer)
         return answer
@@ -199,12 +211,15 @@ class StartIntervals:
         return self._of_decision == self._status.decisions and self._store.now() < self._fresh_until
 
     async def _answered(
-        self, look: Callable[[], Awaitable[SeenQueue]], draws: int, shapes: Sequence[JobRow]
+        self, look: Callable[[], Awaitable[SeenQueue]], draws: int | None, shapes: Sequence[JobRow]
     ) -> StartAnswer:
         try:
             await self._turn()
             try:
-                question = await asyncio.to_thread(question_of, await look(), self._status, draws, shapes)
+                most = DRAWS if draws is None else draws
+                question = await asyncio.to_thread(question_of, await look(), self._status, most, shapes)
+                if draws is None:
+                    question = replace(question, enough_seconds=ENOUGH_SECONDS)
                 return StartAnswer(question, await self._in_a_process(question))
             finally:
                 self._one_at_a_time.release()
@@ -243,8 +258,8 @@ class StartIntervals:
             log.warning("no start estimate", status=status, said=said.decode(errors="replace")[-2000:])
             raise NoEstimate("the queue cannot be simulated")
         return [
-            ExpectedQueue({job: StartEstimate(*one) for job, one in starts.items()}, ends)
-            for starts, ends in json.loads(written)
+            ExpectedQueue({job: StartEstimate(*one) for job, one in starts.items()}, ends, draws)
+            for starts, ends, draws in json.loads(written)
         ]
 
 

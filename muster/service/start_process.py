@@ -19,12 +19,12 @@ _NICENESS = 10
 
 
 def main() -> None:
-    """Print the starts and the ends by job with each shape, or of the queue; or why there are none."""
+    """Print the starts and the ends by job, and the draws, with each shape, or of the queue; or why there are none."""
     os.nice(_NICENESS)
     question: StartQuestion = pickle.load(sys.stdin.buffer)
     try:
         found = [
-            ({job: astuple(one) for job, one in queue.starts.items()}, dict(queue.ends))
+            ({job: astuple(one) for job, one in queue.starts.items()}, dict(queue.ends), queue.draws)
             for queue in question.answer()
         ]
     except InputError as error:

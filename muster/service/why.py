@@ -376,14 +376,14 @@ def _when(job: int, estimate: QueueEstimate, now: float) -> str:
             f"{guesses})."
         )
     if str(job) in answer.question.state.waiting["job_id"]:
-        some = "the simulation of the queue" if answer.question.draws == 1 else f"some of {simulations}"
+        some = "the simulation of the queue" if answer.draws == 1 else f"some of {simulations}"
         return f"When it starts cannot be said: in {some} it never does."
     return "A simulation of the present queue never starts it: no machine that it may use is large enough."
 
 
 def _simulations(answer: StartAnswer, now: float) -> str:
     """`40 simulations of the queue`, and of when, where the queue is another one by now."""
-    simulated = f"{counted(answer.question.draws, 'simulation')} of the queue"
+    simulated = f"{counted(answer.draws, 'simulation')} of the queue"
     age = now - answer.question.state.now
     return simulated if age < _OLD_SECONDS else f"{simulated} as it was {duration(age)} ago"
 

@@ -8,7 +8,7 @@ come are drawn too: those of the recent past, at the rate of the recent past.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,6 +31,8 @@ from muster.workload.trace import trace_of
 
 DRAWS = 40
 FEWEST_DRAWS = 5
+FEWEST_OF_INTERVAL = 9
+"""Fewer draws reach no quantile of the interval."""
 INTERVAL = (0.1, 0.9)
 """Quantiles of the drawn starts: the interval is to have the start in four of five cases.
 
@@ -133,6 +135,8 @@ class ExpectedQueue:
     """Of each waiting job that starts in every draw."""
     ends: Mapping[str, float]
     """Of each job, running or waiting, that ends in every draw, the median."""
+    draws: int
+    """How many there were."""
 
 
 def smaller_sizes(gpus: int) -> list[int]:
@@ -195,7 +199,7 @@ def estimate_starts(
     cluster: Cluster,
     scheduler: Callable[[int], Scheduler],
     *,
-    draws: int = DRAWS,
+    draws: Iterable[int] = range(DRAWS),
     seed: int = 0,
     tick: float | None = None,
     models: Mapping[str, Model] | None = None,
@@ -203,7 +207,8 @@ def estimate_starts(
 ) -> ExpectedQueue:
     """When waiting jobs start and running ones end; `scheduler` makes the one of a draw.
 
-    `tick` is the last moment at which an order with ticks, whose usage is as of then, computed its priorities.
+    `draws` has the numbers of the draws, and may end early. `tick` is the last moment at which an order with ticks,
+    whose usage is as of then, computed its priorities.
     InputError if nothing has ended from which durations could be drawn.
     """
     if state.ended.is_empty() and state.has_unknown:
@@ -212,7 +217,9 @@ def estimate_starts(
     starts: dict[str, list[float]] = {job: [] for job in state.waiting["job_id"].to_list()}
     ends: dict[str, list[float]] = {job: [] for job in [*state.running["job_id"].to_list(), *starts]}
     awaited = pl.Series(list(ends if state.of is None else state.of), dtype=pl.String)
-    for draw in range(draws):
+    count = 0
+    for draw in draws:
+        count += 1
         random = np.random.default_rng([seed, _STREAM, draw])
         jobs, resumption = _drawn(state, random, tick)
         trace = trace_of(jobs.drop(*_OF_THE_QUEUE).to_dict(), "the queue", models)
@@ -225,8 +232,9 @@ def estimate_starts(
                 if job in moments:
                     moments[job].append(max(moment - state.now, 0.0))
     return ExpectedQueue(
-        {job: _estimate(moments) for job, moments in starts.items() if len(moments) == draws},
-        {job: float(np.median(moments)) for job, moments in ends.items() if len(moments) == draws},
+        {job: _estimate(moments) for job, moments in starts.items() if len(moments) == count},
+        {job: float(np.median(moments)) for job, moments in ends.items() if len(moments) == count},
+        count,
     )
 
 

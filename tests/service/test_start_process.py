@@ -20,7 +20,7 @@ class NicenessQuestion:
 
     def answer(self) -> list[ExpectedQueue]:
         niceness = float(os.nice(0))
-        return [ExpectedQueue({"1": StartEstimate(niceness, niceness, niceness, draws=1)}, {})]
+        return [ExpectedQueue({"1": StartEstimate(niceness, niceness, niceness, draws=1)}, {}, 1)]
 
 
 def test_a_start_is_simulated_with_less_priority() -> None:
@@ -31,4 +31,4 @@ def test_a_start_is_simulated_with_less_priority() -> None:
         capture_output=True,
         check=True,
     )
-    assert json.loads(done.stdout) == [[{"1": [min(os.nice(0) + 10, 19)] * 3 + [1]}, {}]]
+    assert json.loads(done.stdout) == [[{"1": [min(os.nice(0) + 10, 19)] * 3 + [1]}, {}, 1]]

@@ -160,10 +160,24 @@ def test_a_job_that_never_starts_is_said_so(tmp_path: Path, draws: int, said: st
     site.turn(TURN)
     row = site.store.job(2)
     assert row is not None
-    answer = StartAnswer(replace(site.question(), draws=draws), [ExpectedQueue({}, {})])
+    answer = StartAnswer(site.question(), [ExpectedQueue({}, {}, draws)])
     estimate = QueueEstimate(site.seen(), answer)
     sentences = why_waiting(row, estimate, site.status, Caller("ann", operator=False), site.seconds).sentences
     assert sentences[-1] == f"When it starts cannot be said: {said} it never does."
+
+
+def test_no_more_draws_are_begun_than_there_is_time_for(tmp_path: Path) -> None:
+    """There are as many as an interval needs, and as many as are asked for where these are fewer."""
+    site = Site(tmp_path, "fifo")
+    site.submit({"steps": 30, "gpus": 4}, *[{"gpus": 1, "time_limit_seconds": 600.0}] * 3)
+    while (row := site.store.job(1)) is None or row.state is not State.COMPLETED:
+        site.turn(TURN)
+    question = replace(site.question(), draws=40)
+    counted = [
+        [queue.draws for queue in replace(question, **given).answer()]
+        for given in ({"enough_seconds": 0.0}, {"enough_seconds": 0.0, "draws": 5}, {"draws": 12})
+    ]
+    assert counted == [[9], [5], [12]]
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "srtf"])

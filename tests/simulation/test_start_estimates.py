@@ -67,7 +67,7 @@ def fifo(_draw: int) -> Scheduler:
 
 
 def start_of(state: QueueState, cluster: str = "1x4gpu,8cpu,100gb", draws: int = 30) -> StartEstimate:
-    return estimate_starts(state, parse_cluster(cluster), fifo, draws=draws).starts["w"]
+    return estimate_starts(state, parse_cluster(cluster), fifo, draws=range(draws)).starts["w"]
 
 
 def test_a_job_starts_when_the_one_before_it_ends_as_all_did() -> None:
@@ -121,7 +121,7 @@ def test_running_jobs_stay_on_their_nodes() -> None:
 
     def start(state: QueueState) -> float:
         policy = lambda _: build("fifo+requested+consolidate")  # noqa: E731
-        return estimate_starts(state, parse_cluster(cluster), policy, draws=5).starts["w"].median
+        return estimate_starts(state, parse_cluster(cluster), policy, draws=range(5)).starts["w"].median
 
     assert start(apart) == pytest.approx(30.0, abs=0.1)
     assert start(together) < 0.1
@@ -143,7 +143,7 @@ def test_a_draw_ends_with_the_jobs_that_are_asked_about() -> None:
     for state in (all_of_them, replace(all_of_them, of=("w",))):
         moments: list[float] = []
         policy = lambda _, seen=moments: Watched(build("fifo+requested"), seen)  # noqa: E731
-        found = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), policy, draws=5)
+        found = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), policy, draws=range(5))
         answers.append(found.starts["w"])
         counts.append(len(moments))
     assert answers[0] == answers[1]
@@ -222,7 +222,7 @@ def test_priorities_are_those_of_the_last_tick() -> None:
 
     cluster = parse_cluster("1x4gpu,8cpu,100gb")
     # At the tick of 960 s the small job had 33 points of age and 15 of size; the large one has 60 since it came.
-    found = estimate_starts(state, cluster, policy, draws=3, tick=960.0).starts
+    found = estimate_starts(state, cluster, policy, draws=range(3), tick=960.0).starts
     assert found["large"].median < found["small"].median
 
 
@@ -233,7 +233,7 @@ def test_known_seconds_are_taken_and_others_are_drawn() -> None:
     waiting = jobs(("w1", 990, 2, None, None), ("w2", 991, 2, None, None))
     queued = unlimited(waiting).with_columns(pl.Series("known_seconds", [500.0, 1.0]))
     state = QueueState(NOW, running, ((0,), (0,)), queued, unlimited(ended(0.7, 0.7)))
-    expected = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), fifo, draws=5)
+    expected = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), fifo, draws=range(5))
     found = expected.starts
     assert (found["w1"].low, found["w1"].high) == pytest.approx((40.0, 40.0), abs=0.1)
     assert (found["w2"].low, found["w2"].high) == pytest.approx((50.0, 50.0), abs=0.1)
@@ -247,7 +247,7 @@ def test_a_running_job_keeps_exactly_what_it_holds() -> None:
     waiting = jobs(("w3", 990, 3, None, None), ("w2", 991, 2, None, None))
     state = QueueState(NOW, running, (held,), waiting, ended(0.5))
     policy = lambda _: build("fifo+requested+consolidate")  # noqa: E731
-    found = estimate_starts(state, parse_cluster("2x4gpu,8cpu,100gb"), policy, draws=5).starts
+    found = estimate_starts(state, parse_cluster("2x4gpu,8cpu,100gb"), policy, draws=range(5)).starts
     assert found["w3"].high < 0.1
     assert found["w2"].median == pytest.approx(30.0, abs=0.1)
 
@@ -260,7 +260,7 @@ def test_half_a_gpu_is_held_where_the_place_is_unknown() -> None:
     waiting = waiting.with_columns(pl.Series("gpu_milli", [500, 1000], pl.Int32))
     done = ended(0.5).with_columns(halves)
     state = QueueState(NOW, running, ((),), waiting, done, asked=["user", "gpus", "gpu_milli", "constraint"])
-    found = estimate_starts(state, parse_cluster("1x1gpu,8cpu,100gb"), fifo, draws=5).starts
+    found = estimate_starts(state, parse_cluster("1x1gpu,8cpu,100gb"), fifo, draws=range(5)).starts
     assert found["w"].high < 0.1
     assert found["whole"].low > 40.0
 

@@ -16,11 +16,16 @@ from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHe
 from muster.service.limits import Limits
 from muster.service.request import JobRequest
 from muster.service.simulated_queue import NoEstimate
+from muster.service.start_intervals import ENOUGH_SECONDS
 from muster.service.start_question import ASKED, shapes_of
 from muster.service.store.rows import Caller
-from muster.simulation.start_estimates import DRAWS, FEWEST_DRAWS
+from muster.simulation.start_estimates import DRAWS, FEWEST_DRAWS, FEWEST_OF_INTERVAL
 
 MOST_DRAWS = 1000
+_DRAWS = (
+    f"Simulations; left out: {DRAWS}, or fewer where these take more than {ENOUGH_SECONDS:g} s, but at least "
+    f"{FEWEST_OF_INTERVAL}."
+)
 
 router = APIRouter(prefix="/v1", tags=["starts"], dependencies=[DESCRIBED], responses=may_answer(409))
 
@@ -31,14 +36,15 @@ class JobNotSubmitted(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     request: JobRequest
-    draws: Annotated[int, Field(ge=FEWEST_DRAWS, le=MOST_DRAWS)] = DRAWS
+    draws: Annotated[int, Field(ge=FEWEST_DRAWS, le=MOST_DRAWS)] | None = None
+    """Simulations; null: as many as in `GET /v1/starts`, in all of its shapes together."""
 
 
 @router.get("/starts", response_model=answers.JobStarts)
 async def starts(
     service: ServiceHere,
     caller: CallerHere,
-    draws: Annotated[int, Query(ge=FEWEST_DRAWS, le=MOST_DRAWS, description="Simulations.")] = DRAWS,
+    draws: Annotated[int | None, Query(ge=FEWEST_DRAWS, le=MOST_DRAWS, description=_DRAWS)] = None,
 ) -> dict[str, Any]:
     """When the jobs that wait are expected to start, as intervals; a user's own, an operator's all."""
     try:

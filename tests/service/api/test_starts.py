@@ -11,6 +11,7 @@ import pytest
 
 from muster.formatting import duration
 from muster.schedulers.registry import build
+from muster.service import start_intervals
 from muster.service.limits import Limits
 from muster.service.simulated_queue import NoEstimate
 from muster.service.start_intervals import StartIntervals
@@ -43,6 +44,20 @@ def queued(api: Serving) -> list[int]:
     """Eight GPUs wait for three jobs, of two users."""
     limited = a_request(gpus=8, time_limit_seconds=300.0)
     return api.store.submit([Submission(user, limited) for user in ("ann", "ben", "ann")])
+
+
+def test_a_long_queue_is_simulated_less_often(api: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless so many simulations are asked for; the answer says how many there were."""
+    monkeypatch.setattr(start_intervals, "ENOUGH_SECONDS", 0.0)
+    ended = api.store.submit([Submission("ann", a_request(time_limit_seconds=300.0))] * 8)
+    ran = {"state": State.COMPLETED, "first_start": 1.0, "run_seconds": 30.0}
+    api.store.commit(StoreChanges(jobs=dict.fromkeys(ended, ran)))
+    queued(api)
+    for asked, draws in (("", 9), ("?draws=12", 12)):
+        found = api.ask("GET", f"/v1/starts{asked}").json
+        assert (found["draws"], {one["start"]["draws"] for one in found["jobs"]}) == (draws, {draws})
+    found = api.ask("POST", "/v1/would", {"request": SHAPE}).json
+    assert (found["draws"], {one["start"]["draws"] for one in found["shapes"]}) == (9, {9})
 
 
 @pytest.mark.usefixtures("clock")
@@ -277,7 +292,7 @@ def test_a_hundred_requests_share_one_answer(api: Serving) -> None:
 
     async def ask() -> list[Any]:
         intervals = StartIntervals(api.store, api.status)
-        whole = [intervals.of_queue(40) for _ in range(50)]
+        whole = [intervals.of_queue(None) for _ in range(50)]
         each = await asyncio.gather(*whole, *(intervals.with_job(jobs[0], 60.0) for _ in range(50)))
         return [getattr(one, "answer", one) for one in each]
 
