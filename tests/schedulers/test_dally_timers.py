@@ -229,10 +229,12 @@ class Watched(Wrapped):
                 waited = (snapshot.now - since[at]) / lease + 1e-9
                 # What was learned on the way may only have come from this job's own size: either state will do.
                 limits = [timers.limits(gpus, known["timers"]) for known in (state, after)]
+                for_rack = min(rack for _, rack in limits)
                 if level >= RACK:
-                    assert gpus > machine_most or waited >= min(machine for machine, _ in limits)
+                    # Also by the timer for any place, which what was learned may make the shorter one.
+                    assert gpus > machine_most or waited >= min(for_rack, *(machine for machine, _ in limits))
                 if level == NETWORK:
-                    assert gpus > rack_most or waited >= min(rack for _, rack in limits)
+                    assert gpus > rack_most or waited >= for_rack
         return plan, after
 
 
