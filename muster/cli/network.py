@@ -149,7 +149,7 @@ class _Known:
 def _model(name: str, layers: Path | None) -> _Known:
     """The model, of a layer file, a model file or the registry."""
     from muster.speed.network.layers import read_layers
-    from muster.speed.network.model_file import network_of
+    from muster.speed.network.model_file import network_of, origin_of
     from muster.workload.models import find, read_model, shipped_models
 
     if layers is not None:
@@ -164,20 +164,8 @@ def _model(name: str, layers: Path | None) -> _Known:
         what = f"no such model; allowed: {', '.join(known)}, or a file NAME.toml"
         raise InputError(Problem("MODEL", with_hint(what, hint), found=name))
     file = network_of(model)
-    least = model.least_input_seconds
-    waits = (
-        f"; its input takes {least:.4g} s on the most CPUs that were measured"
-        if least > model.compute_seconds
-        else ""
-    )
-    if file is None:
-        origin = f"{model.name} has no network model: taken as insensitive to the network{waits}"
-        return _Known(None, model.compute_seconds, least, origin)
-    origin = f"{file.source}; {file.error}"
-    origin = "; ".join([origin, *model.notes]) + waits
-    if model.compute_seconds != file.model.compute_seconds:
-        origin += f"; its seconds are longer here, as an iteration computes for {model.compute_seconds:.4g} s"
-    return _Known(file.model, model.compute_seconds, least, origin)
+    network = None if file is None else file.model
+    return _Known(network, model.compute_seconds, model.least_input_seconds, origin_of(model))
 
 
 def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:

@@ -169,7 +169,11 @@ class LayerFlags:
     def _estimated(self, model: str) -> Layers:
         from muster.speed.parameter_server.architectures import estimated_layers
 
-        return estimated_layers(model, _GPU_TFLOPS if self.gpu_tflops is None else self.gpu_tflops)
+        return estimated_layers(model, self._tflops)
+
+    @property
+    def _tflops(self) -> float:
+        return _GPU_TFLOPS if self.gpu_tflops is None else self.gpu_tflops
 
     def of_parameter_servers(self, model: str) -> Layers:
         """The layers of a model known by name, or of one in a file."""
@@ -191,6 +195,19 @@ class LayerFlags:
         if known is not None and self.gpu_tflops is not None:
             raise InputError(self._measured())
         return known or layered_model(model, self._estimated(model))
+
+    def origin_of_a_ring(self, trained: LayeredModel | Model) -> str:
+        """A sentence on where the seconds of a ring come from."""
+        from muster.speed.network.model_file import origin_of
+        from muster.workload.models import Model
+
+        if self.layers is not None:
+            return f"layer profile {self.layers}"
+        return (
+            origin_of(trained)
+            if isinstance(trained, Model)
+            else f"its layers by their definition, on a GPU of {self._tflops:g} TFLOP/s"
+        )
 
 
 @dataclass(frozen=True)
@@ -263,10 +280,10 @@ def size(
         ring = sized_ring(trained, work.batch, links, worker, limits, iterations)
         if shown.chart is not None:
             size_ring.draw(ring, model, shown.chart)
-        if shown.as_json:
-            answer = size_ring.document(ring, model, links.name, limits, iterations)
-        else:
-            size_ring.show(ring, model, links.name, limits, iterations, shown.table)
+        origin = layer_times.origin_of_a_ring(trained)
+        answer = size_ring.document(ring, model, links.name, limits, iterations, origin)
+        if not shown.as_json:
+            size_ring.show(answer, ring, shown.table)
     else:
         server = errors.of(
             _quantities, "--server", SERVER if shape.server is None else shape.server, RESOURCES

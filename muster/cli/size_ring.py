@@ -15,13 +15,14 @@ CHART_POINTS = 300
 
 
 def document(
-    sized: SizedRing, model: str, cluster: str, limits: Mapping[str, float], iterations: int
+    sized: SizedRing, model: str, cluster: str, limits: Mapping[str, float], iterations: int, origin: str
 ) -> dict[str, Any]:
-    """The answer for a ring as JSON takes it."""
+    """The answer for a ring as JSON takes it; `origin` says where its seconds come from."""
     best = sized.workers - 1
     rows = zip(sized.places, sized.iteration_seconds, sized.completion_seconds, strict=True)
     return {
         "model": model,
+        "origin": origin,
         "cluster": cluster,
         "workers": sized.workers,
         "place": sized.places[best],
@@ -42,9 +43,7 @@ def document(
     }
 
 
-def show(
-    sized: SizedRing, model: str, cluster: str, limits: Mapping[str, float], iterations: int, table: bool
-) -> None:
+def show(answer: Mapping[str, Any], sized: SizedRing, table: bool) -> None:
     """Print the answer for a ring for a person."""
     from rich.console import Console
 
@@ -52,12 +51,12 @@ def show(
     from muster.sizing import NEARLY
 
     console = Console(highlight=False, soft_wrap=True)
-    best = sized.workers - 1
+    cluster, best = answer["cluster"], sized.workers - 1
     workers = f"{counted(sized.workers, 'worker')} in a ring" if best else "1 worker, alone"
-    console.print(f"[bold]{model}: {workers}[/bold]")
-    print_step(console, sized.completion_seconds[best], iterations, sized.stage_seconds)
+    console.print(f"[bold]{answer['model']}: {workers}[/bold]")
+    print_step(console, sized.completion_seconds[best], answer["iterations"], sized.stage_seconds)
     console.print(f"  runs on {_describe_place(sized.places[best])} of {cluster}")
-    print_held(console, sized.usage, limits)
+    print_held(console, sized.usage, answer["limit"])
     if sized.short_of_machines:
         console.print(
             f"  {cluster} has room for {counted(len(sized.places), 'such worker')}, the limit for more"
@@ -84,6 +83,7 @@ def show(
             )
             shown.add_row(*cells, style="bold" if at == best else "")
         console.print(shown)
+    console.print(f"[dim]{answer['origin']}[/dim]")
 
 
 def _describe_place(place: str) -> str:

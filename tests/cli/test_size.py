@@ -255,6 +255,19 @@ def test_a_ring_is_described_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
     assert alone.startswith("vgg16: 1 worker, alone\n")
 
 
+def test_a_ring_says_where_its_seconds_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where they hold beside another compute than the one that they were fitted with."""
+    shown = answered("resnet50 --sync ring --cluster 4x8gpu --limit gpu=8", capsys)
+    said = "an iteration computes for 0.6783 s here in place of 0.01165, and exposed communication takes as much"
+    assert said in shown
+    assert answered("vgg16 --sync ring --cluster 4x8gpu --limit gpu=8 --gpu-tflops 7", capsys).endswith(
+        "its layers by their definition, on a GPU of 7 TFLOP/s\n"
+    )
+    assert document("pollux-imagenet --sync ring --cluster 4x8gpu --limit gpu=8", capsys)["origin"].startswith(
+        "own fit to the measured placements of imagenet in the profiles of Pollux"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [

@@ -46,6 +46,23 @@ def network_of(model: Model) -> NetworkModelFile | None:
     return NetworkModelFile(network, aliases, profile.source, profile.licence, profile.error)
 
 
+def origin_of(model: Model) -> str:
+    """A sentence on where a model's seconds of communication come from, and beside which compute they hold."""
+    file, least = network_of(model), model.least_input_seconds
+    if file is None:
+        parts = [f"{model.name} has no network model: taken as insensitive to the network"]
+    else:
+        parts = [file.source, file.error, *model.notes]
+    if least > model.compute_seconds:
+        parts.append(f"its input takes {least:.4g} s on the most CPUs that were measured")
+    if file is not None and model.compute_seconds != file.model.compute_seconds:
+        parts.append(
+            f"an iteration computes for {model.compute_seconds:.4g} s here in place of "
+            f"{file.model.compute_seconds:.4g}, and exposed communication takes as much longer"
+        )
+    return "; ".join(parts)
+
+
 @functools.cache
 def shipped() -> Mapping[str, NetworkModelFile]:
     """The network models that come with Muster, by name."""
