@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -105,3 +106,47 @@ def test_requests_hold_in_random_queues(case: tuple[Cluster, list[dict[str, Any]
         row = rows[int(job_id)]
         assert cpus >= (row["cpus"] or 0.0) - 1e-5
         assert memory >= (row["memory_gb"] or 0.0) - 1e-5
+
+
+REQUESTS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 30.0]),
+        st.sampled_from([1, 1, 2, 4]),
+        st.sampled_from([1, 2, 4, 8]),
+        st.sampled_from([10, 60, 200]),
+    ),
+    min_size=4,
+    max_size=30,
+)
+
+
+@given(REQUESTS, st.sampled_from(["fifo", "gittins", "las"]))
+@settings(max_examples=100, deadline=None)
+def test_no_job_waits_beside_what_it_asks_for(asked: list[tuple[float, int, int, int]], order: str) -> None:
+    """Amounts are for each GPU."""
+    submit = np.cumsum([gap for gap, *_ in asked]).tolist()
+    rows = [
+        job(at, 1_000, gpus, cpus=float(gpus * cpus), memory_gb=float(gpus * memory))
+        for at, (_, gpus, cpus, memory) in zip(submit, asked, strict=True)
+    ]
+    nodes = cluster_of(8, 8)
+    result = run(jobs_of(*rows), nodes, f"{order}+joint", skip_impossible=True)
+    held = result.record.allocations
+    ends = dict(result.record.jobs.select("job_id", "finish_seconds").iter_rows())
+    for now in sorted({*held["from_seconds"]}):
+        at_once = held.filter((pl.col("from_seconds") <= now) & (pl.col("to_seconds") > now))
+        runs = {*at_once["job_id"]}
+        waits = [
+            asked[int(name)][1:]
+            for name, end in ends.items()
+            if name not in runs and submit[int(name)] <= now < end
+        ]
+        for node in nodes.nodes:
+            here = at_once.filter(pl.col("node") == node.name)
+            free = [
+                most - float(here[name].sum()) + 1e-6
+                for name, most in (("gpus", node.gpus), ("cpus", node.cpus), ("memory_gb", node.memory_gb))
+            ]
+            for gpus, cpus, memory in waits:
+                needs = (gpus, gpus * cpus, gpus * memory)
+                assert any(need > room for need, room in zip(needs, free, strict=True)), (now, node.name)

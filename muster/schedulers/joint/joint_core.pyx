@@ -97,7 +97,10 @@ def place_on_network(books, draft, before, gangs, order, cost, running, enough):
 
 
 cdef void _place_all(Search* search, Ints order) except *:
-    """Place the jobs of an order that have no place; one whose place is taken comes once more at the end."""
+    """Place the jobs of an order that have no place.
+
+    One whose place is taken comes once more at the end; then come all that have none and find a node with room.
+    """
     cdef Draft* plan = search.draft
     cdef Gangs* jobs = search.gangs
     cdef vector[int64_t] queue
@@ -110,6 +113,7 @@ cdef void _place_all(Search* search, Ints order) except *:
     cdef int64_t* numbers = order.at
     cdef int64_t i, at, changes = 0
     cdef size_t place = 0
+    cdef bint again = False
     cdef Refused* known
     chosen.gpus.assign(jobs.nodes, 0)
     chosen.at_least = 0.0
@@ -122,10 +126,14 @@ cdef void _place_all(Search* search, Ints order) except *:
     refused.assign(jobs.class_count, Refused(-1, 0, 0, 0, 0.0))
     for i in range(order.size):
         queue.push_back(numbers[i])
-    while place < queue.size():
+    while place < queue.size() or (search.network == NULL and not again and <int64_t> queue.size() > order.size):
+        if place == queue.size():
+            again = True
+            for i in range(order.size):
+                queue.push_back(numbers[i])
         at = queue[place]
         place += 1
-        if not plan.movable[at] or plan.first[at] >= 0:
+        if not plan.movable[at] or plan.first[at] >= 0 or (again and not _has_free_node(search, at)):
             continue
         known = &refused[jobs.classes[at]]
         if (
@@ -143,6 +151,13 @@ cdef void _place_all(Search* search, Ints order) except *:
             known[0] = Refused(
                 changes, jobs.gpus[at], jobs.exact_nodes[at], jobs.constraint[at], jobs.weight[at]
             )
+
+
+cdef bint _has_free_node(Search* search, int64_t at) noexcept nogil:
+    """Whether a node has the least that a job needs."""
+    cdef Gangs* gangs = search.gangs
+    cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
+    return tightest_node(search.free, search.draft, gangs, at, gangs.gpus[at], fair, NULL) >= 0
 
 
 cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
