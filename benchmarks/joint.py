@@ -107,6 +107,19 @@ def elastic(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
     return replace(trace, jobs=trace.jobs.with_columns(min_gpus=least, max_gpus=most)), cluster
 
 
+def requesting(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
+    """Jobs of no model as in the logs of real sites: each states CPUs and memory of its own, and GPUs are idle."""
+    rng = np.random.default_rng(0)
+    jobs = columns(arrivals, rng)
+    gpus = jobs["gpus"]
+    amounts = {
+        "cpus": (rng.uniform(2, 8, len(gpus)) * gpus).round(3),
+        "memory_gb": (rng.uniform(10, 60, len(gpus)) * gpus).round(3),
+    }
+    trace = trace_of({"job_id": np.arange(len(gpus)), **jobs, **amounts}, "a full cluster")
+    return trace, parse_cluster(f"{nodes}x8gpu,48cpu,400gb")
+
+
 def on_network(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
     """Dally's models, links and racks of eight machines."""
     jobs = columns(arrivals, np.random.default_rng(0))
@@ -118,7 +131,13 @@ def on_network(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluste
     )
 
 
-WORLDS = {"servers": on_servers, "elastic": elastic, "network": on_network, "uplinks": on_network}
+WORLDS = {
+    "servers": on_servers,
+    "requests": requesting,
+    "elastic": elastic,
+    "network": on_network,
+    "uplinks": on_network,
+}
 """On `uplinks` jobs on the same links slow each other."""
 
 

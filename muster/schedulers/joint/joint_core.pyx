@@ -13,6 +13,7 @@ from muster.cluster.ledger_core cimport SLOTS, Node, books_of
 from muster.schedulers.allocation.draft_core cimport Draft, draft_of
 from muster.schedulers.allocation.gangs_core cimport (
     Gangs,
+    best_speed_on,
     gangs_of,
     may_be_whole,
     need_of,
@@ -33,6 +34,8 @@ from muster.schedulers.joint.node_gains cimport Trial, begin_guesses, best_node,
 from muster.schedulers.joint.search cimport Guesses, Network, OnNode, Search
 from muster.schedulers.joint.several_nodes cimport place_apart, place_on_fewest
 from muster.schedulers.placement.delay_scheduling cimport workspace_for
+
+cdef int64_t _REMEMBERED = 64  # jobs that gained nothing anywhere, beside which others are compared
 
 # That a job of a class gained nothing anywhere: after how many changes, on how many GPUs (gangs larger than any machine
 # are of one class), under which constraint, what it counted.
@@ -110,6 +113,7 @@ cdef void _place_all(Search* search, Ints order) except *:
     cdef Guesses guesses
     cdef vector[OnNode] on_node
     cdef vector[Refused] refused
+    cdef vector[int64_t] in_vain
     cdef int64_t* numbers = order.at
     cdef int64_t i, at, changes = 0
     cdef size_t place = 0
@@ -144,10 +148,15 @@ cdef void _place_all(Search* search, Ints order) except *:
             and jobs.weight[at] <= known.weight
         ):
             continue
+        if search.network == NULL and _asks_for_more(jobs, at, in_vain):
+            continue
         if _place(search, at, queue, lost):
             changes += 1
+            in_vain.clear()
             _note_changes(search, at)
         else:
+            if _has_one_choice(jobs, at) and <int64_t> in_vain.size() < _REMEMBERED:
+                in_vain.push_back(at)
             known[0] = Refused(
                 changes, jobs.gpus[at], jobs.exact_nodes[at], jobs.constraint[at], jobs.weight[at]
             )
@@ -158,6 +167,46 @@ cdef bint _has_free_node(Search* search, int64_t at) noexcept nogil:
     cdef Gangs* gangs = search.gangs
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
     return tightest_node(search.free, search.draft, gangs, at, gangs.gpus[at], fair, NULL) >= 0
+
+
+cdef bint _asks_for_more(Gangs* jobs, int64_t at, vector[int64_t]& in_vain) noexcept nogil:
+    """Whether a job asks for no less than one of those that gained nothing anywhere, and counts no more.
+
+    Both have one choice of amounts alone, as jobs have whose owners state them and of which no model is known.
+    """
+    cdef int64_t other, i, needs = jobs.kind_count * jobs.resources
+    cdef int64_t* need = need_of(jobs, jobs.demands.fair, at)
+    cdef int64_t* less
+    cdef size_t place
+    if in_vain.empty() or not _has_one_choice(jobs, at):
+        return False
+    for place in range(in_vain.size()):
+        other = in_vain[place]
+        if (
+            jobs.gpus[at] != jobs.gpus[other]
+            or jobs.weight[at] > jobs.weight[other]
+            or jobs.constraint[at] != jobs.constraint[other]
+            or jobs.exact_nodes[at] != jobs.exact_nodes[other]
+            or jobs.preferred[at] != jobs.preferred[other]
+        ):
+            continue
+        less, i = need_of(jobs, jobs.demands.fair, other), 0
+        while i < needs and need[i] >= less[i]:
+            i += 1
+        if i == needs:
+            return True
+    return False
+
+
+cdef bint _has_one_choice(Gangs* jobs, int64_t at) noexcept nogil:
+    """Whether a job has one choice of amounts on each kind of node, at the speed of its reference."""
+    cdef int64_t first = jobs.classes[at] * jobs.kind_count, kind
+    for kind in range(jobs.kind_count):
+        if jobs.demands.first_choice[first + kind + 1] - jobs.demands.first_choice[first + kind] != 1:
+            return False
+        if best_speed_on(jobs, at, kind) != 1.0:
+            return False
+    return True
 
 
 cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
