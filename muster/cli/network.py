@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.flags import ClusterName, Json
-from muster.problems import InputError, Problem, did_you_mean, with_hint
+from muster.cli.flags import ClusterName, Json, Overwrite
+from muster.cli.outputs import check_chart
+from muster.problems import ErrorCollector, InputError, Problem, did_you_mean, with_hint
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 16
 PACKED = "fewest machines"
-CHART_SUFFIXES = (".svg", ".png")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class OutputFlags:
         Path | None,
         typer.Option(metavar="FILE", help="File to draw a chart into: .svg or .png (default: no chart)."),
     ] = None
+    overwrite: Overwrite = False
     as_json: Json = False
 
 
@@ -77,21 +78,13 @@ def network(
     Example: muster network bert-large --cluster dally-2x8x8 --congestion 0.5
     """
     from muster.cluster.shipped import parse_cluster
-    from muster.speed.network.dimensions import FLAVOURS
     from muster.speed.network.speed import NetworkSpeed
     from muster.speed.network.survey import look_at, survey
 
-    problems = []
-    if flavour not in FLAVOURS:
-        problems.append(Problem("--flavour", f"allowed: {' or '.join(FLAVOURS)}", found=flavour))
-    chart = answer.chart
-    if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
-        allowed = f"allowed: a file that ends in {' or '.join(CHART_SUFFIXES)}"
-        problems.append(Problem("--chart", allowed, found=str(chart)))
-    if placement is not None and gpus is not None:
-        problems.append(Problem("--gpus", "goes without --placement, which says them already", found=gpus))
-    if problems:
-        raise InputError(*problems)
+    errors = ErrorCollector()
+    errors.of(check_chart, answer.chart, overwrite=answer.overwrite)
+    errors.of(_check, flavour, placement, gpus)
+    errors.settle()
 
     what_there_is = parse_cluster(cluster)
     known = _model(model, layers)
@@ -104,8 +97,8 @@ def network(
         most = _most_gpus(gpus, what_there_is)
         rows = survey(speed, what_there_is, most, known.compute_seconds, known.input_seconds)
 
-    if chart is not None:
-        _draw(rows, f"{model} on {what_there_is.name}", chart)
+    if answer.chart is not None:
+        _draw(rows, f"{model} on {what_there_is.name}", answer.chart)
     if answer.as_json:
         settings = {
             "model": model,
@@ -120,6 +113,19 @@ def network(
         )
     else:
         _print_table(rows, f"{model} on {what_there_is.name}", known.origin)
+
+
+def _check(flavour: str, placement: str | None, gpus: int | None) -> None:
+    """Refuse flags that cannot be, alone or together."""
+    from muster.speed.network.dimensions import FLAVOURS
+
+    problems = []
+    if flavour not in FLAVOURS:
+        problems.append(Problem("--flavour", f"allowed: {' or '.join(FLAVOURS)}", found=flavour))
+    if placement is not None and gpus is not None:
+        problems.append(Problem("--gpus", "goes without --placement, which says them already", found=gpus))
+    if problems:
+        raise InputError(*problems)
 
 
 def _most_gpus(wanted: int | None, cluster: Cluster) -> int:

@@ -13,8 +13,8 @@ import typer
 
 from muster.cli import size_ring, size_servers
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.flags import Json
-from muster.cli.size_view import CHART_SUFFIXES
+from muster.cli.flags import Json, Overwrite
+from muster.cli.outputs import check_chart
 from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
@@ -223,13 +223,8 @@ class AnswerFlags:
             metavar="FILE", help="File to draw completion times into: .svg or .png (default: no chart)."
         ),
     ] = None
+    overwrite: Overwrite = False
     as_json: Json = False
-
-    def check(self) -> None:
-        """Refuses a chart of a kind that cannot be drawn."""
-        if self.chart is not None and self.chart.suffix.lower() not in CHART_SUFFIXES:
-            what = "allowed: a file that ends in .svg or .png"
-            raise InputError(Problem("--chart", what, found=str(self.chart)))
 
 
 @takes_flag_groups()
@@ -265,7 +260,7 @@ def size(
 
     in_ring = shape.sync == RING
     errors = ErrorCollector()
-    errors.of(shown.check)
+    errors.of(check_chart, shown.chart, overwrite=shown.overwrite)
     errors.of(work.check)
     errors.of(layer_times.check)
     errors.of(shape.check, staleness)

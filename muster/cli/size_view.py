@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from altair import LayerChart
     from rich.console import Console
 
-CHART_SUFFIXES = (".svg", ".png")
-
 
 def print_step(
     console: Console, completion_seconds: float, iterations: int, stage_seconds: Mapping[str, float]

@@ -76,6 +76,20 @@ def test_text_table_and_chart_of_servers(capsys: pytest.CaptureFixture[str], tmp
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("shape", ["", "--sync ring --cluster 4x8gpu"])
+def test_a_chart_that_exists_is_kept_unless_overwritten(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, shape: str
+) -> None:
+    drawn = tmp_path / "a.svg"
+    drawn.write_text("older")
+    asked = f"resnet50 --limit {'gpu=8' if shape else LIMIT} {shape} --chart {drawn}"
+    refused = answered(asked, capsys, BAD_INPUT)
+    assert refused == f"{drawn}: the file exists; allowed: another name, or --overwrite\n"
+    assert drawn.read_text() == "older"
+    answered(f"{asked} --overwrite", capsys)
+    assert drawn.read_text().startswith("<svg")
+
+
 def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -> None:
     shown = answered("resnet50 --limit gpu=300,cpu=4000,nic=25Gbit/s --table", capsys)
     assert len(shown.splitlines()) < 40
@@ -96,6 +110,7 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
                 "gpu is given twice",
             ],
         ),
+        (f"vgg16 --limit {LIMIT} --overwrite", ["--overwrite: it is of the file of --chart"]),
         ("vgg16 --limit cpu=8", ["--limit: found 'cpu=8'; gpu is missing", "nic is missing"]),
         (
             "vgg16 --limit gpu=1,cpu=6,nic=1Gbit/s",
@@ -258,14 +273,16 @@ def test_a_ring_is_described_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
 def test_a_ring_says_where_its_seconds_come_from(capsys: pytest.CaptureFixture[str]) -> None:
     """Also where they hold beside another compute than the one that they were fitted with."""
     shown = answered("resnet50 --sync ring --cluster 4x8gpu --limit gpu=8", capsys)
-    said = "an iteration computes for 0.6783 s here in place of 0.01165, and exposed communication takes as much"
+    said = (
+        "an iteration computes for 0.6783 s here in place of 0.01165, and exposed communication takes as much"
+    )
     assert said in shown
     assert answered("vgg16 --sync ring --cluster 4x8gpu --limit gpu=8 --gpu-tflops 7", capsys).endswith(
         "its layers by their definition, on a GPU of 7 TFLOP/s\n"
     )
-    assert document("pollux-imagenet --sync ring --cluster 4x8gpu --limit gpu=8", capsys)["origin"].startswith(
-        "own fit to the measured placements of imagenet in the profiles of Pollux"
-    )
+    assert document("pollux-imagenet --sync ring --cluster 4x8gpu --limit gpu=8", capsys)[
+        "origin"
+    ].startswith("own fit to the measured placements of imagenet in the profiles of Pollux")
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,16 @@ def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
     assert len(first.read_bytes()) > 1000
 
 
+def test_a_chart_that_exists_is_kept_unless_overwritten(tmp_path: Path) -> None:
+    drawn = tmp_path / "n.svg"
+    drawn.write_text("older")
+    with pytest.raises(InputError, match=r"n.svg: the file exists; allowed: another name, or --overwrite"):
+        network("vgg11", cluster="2x4gpu", chart=drawn)
+    assert drawn.read_text() == "older"
+    network("vgg11", cluster="2x4gpu", chart=drawn, overwrite=True)
+    assert drawn.read_text().startswith("<svg")
+
+
 @pytest.mark.parametrize(
     ("model", "options", "expected"),
     [
@@ -93,6 +103,7 @@ def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
         ("vgg11", {"gpus": 0}, "--gpus: found 0"),
         ("vgg11", {"gpus": 129}, "--gpus: found 129; allowed: a whole number from 1 to the 128 GPUs"),
         ("vgg11", {"chart": Path("a.pdf")}, "--chart: found 'a.pdf'"),
+        ("vgg11", {"overwrite": True}, "--overwrite: it is of the file of --chart"),
         ("none.toml", {}, "none.toml"),
         ("vgg11", {"layers": Path("none.csv")}, "none.csv"),
     ],
