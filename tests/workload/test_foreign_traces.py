@@ -58,13 +58,27 @@ def test_philly_log_adds_up_attempts_and_says_what_it_left_out(tmp_path: Path) -
         ("twice", 2.0, 16, 90.0, "vc-a", "u1", "Pass"),
         ("first", 0.0, 1, 1.0, "vc-a", "u1", "Pass"),
     ]
+    assert columns(trace, "start_seconds", "end_seconds") == [(60.0, 3330.0), (10.0, 10.0)]
     assert trace.notes == (
         "dropped 1 of 6 rows: no submission time",
         "dropped 1 of 5 rows: never started",
         "dropped 1 of 4 rows: still running when the log ends, or without an end",
         "dropped 1 of 3 rows: no GPU asked for",
+        "start of the first attempt and end of the last for 1 job with several: "
+        "the history counts the time between them as run",
         "set 1 duration of 0 s to 1 s",
     )
+
+
+def test_philly_attempts_without_a_start_have_no_moments(tmp_path: Path) -> None:
+    """Their ends do not count, and no job starts before it is submitted."""
+    day = samples.DAY
+    tries = (
+        samples.philly_attempt(None, day + "15:00:00", 1),
+        samples.philly_attempt(day + "14:04:00", day + "14:05:40", 1),
+    )
+    log = json.dumps([samples.philly_job("late", day + "14:05:00", *tries)])
+    assert columns(read(tmp_path, log), "start_seconds", "end_seconds") == [(0.0, 40.0)]
 
 
 def test_helios_takes_gpu_jobs_that_ran(tmp_path: Path) -> None:

@@ -25,7 +25,10 @@ def recognise(content: Content) -> bool:
 
 
 def read(content: Content) -> Reading:
-    """A job's duration is the sum of its attempts, its size the largest gang that an attempt held."""
+    """A job lasts the sum of its attempts, from the start of the first to the end of the last; its size is the largest.
+
+    Starts and ends are kept.
+    """
     assert isinstance(content, Document)
     assert isinstance(content.value, list)
     jobs, attempts, problems = _tables(content.value, content.where)
@@ -37,14 +40,18 @@ def read(content: Content) -> Reading:
     start = _times(attempts["start"], "attempts.start_time", checks)
     end = _times(attempts["end"], "attempts.end_time", checks)
     checks.raise_if_any()
+    moments = {"start_seconds": start, "end_seconds": end, "seconds": end - start}
     ran = (
-        attempts.with_columns(seconds=end - start, open=start.is_not_null() & end.is_null())
+        attempts.with_columns(**moments, open=start.is_not_null() & end.is_null())
         .group_by("job", maintain_order=True)
         .agg(
             pl.col("gpus").max(),
             pl.col("gpus").n_unique().alias("sizes"),
             pl.col("seconds").sum().alias("duration_seconds"),
+            pl.col("start_seconds").min(),
+            pl.col("end_seconds").filter(pl.col("start_seconds").is_not_null()).max(),
             pl.col("seconds").count().alias("ended"),
+            pl.col("start_seconds").count().alias("started"),
             pl.col("open").last(),
         )
     )
@@ -67,7 +74,14 @@ def _cleaned(frame: pl.DataFrame) -> Reading:
         reading.notes.append(
             f"size changed between attempts for {counted(several, 'job')}: the largest counts"
         )
-    reading.frame = reading.frame.drop("sizes", "ended", "open")
+    repeated = int((reading.frame["started"] > 1).sum())
+    if repeated:
+        reading.notes.append(
+            f"start of the first attempt and end of the last for {counted(repeated, 'job')} with several: "
+            "the history counts the time between them as run"
+        )
+    reading.frame = reading.frame.drop("sizes", "ended", "started", "open")
+    reading.order_moments()
     reading.clamp_durations()
     reading.start_at_zero()
     return reading
