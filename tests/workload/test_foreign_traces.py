@@ -167,6 +167,17 @@ def test_acme_containers_end_by_failure_and_count_memory_a_pod(tmp_path: Path) -
     assert trace.notes == ("dropped 1 of 3 rows: not finished when the log ends",)
 
 
+def test_kalos_without_an_end_takes_the_wait_out(tmp_path: Path) -> None:
+    """Of Seren, which has one kind of end, `duration` begins at the start."""
+    log = samples.ACME_PODS.replace(",,2023-05-17 11:01:16+00:00,,18,", ",,,,18,")
+    assert columns(read(tmp_path, log), "job_id", "duration_seconds", "start_seconds", "end_seconds") == [
+        ("dlcx", 8.0, 68.0, 76.0),
+        ("dlcy", 60.0, 30.0, 90.0),
+    ]
+    seren = samples.ACME.replace(",2023-03-01 09:01:00+08:00,3600", ",,3600")
+    assert columns(read(tmp_path, seren), "job_id", "duration_seconds")[0] == ("11", 3600.0)
+
+
 def test_spot_gpu_requests_are_those_of_one_worker(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.SPOT_GPU)
     assert columns(trace, *SHAPE, "gpu_milli", "cpus", "priority", "preemptible", "qos", "constraint") == [

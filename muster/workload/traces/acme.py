@@ -32,20 +32,23 @@ def recognise(content: Content) -> bool:
 
 
 def read(content: Content) -> Reading:
-    """A job runs from its start to its end. Kalos counts waiting into `duration`, so that is used only without them."""
+    """A job runs from its start to its end. Without an end, Kalos counts `duration` from the submission."""
     assert isinstance(content, TraceTable)
     cells = Cells(content, _NAMES)
-    start, end = cells.times("start_seconds"), cells.times("end_seconds")
-    for name in ("fail_time", "stop_time"):
-        if name in content.header:
-            end = end.fill_null(cells.times(name))
+    submit, start, end = (cells.times(name) for name in ("submit_seconds", "start_seconds", "end_seconds"))
+    lasted = cells.numbers("duration_seconds")
+    ends_of_kalos = [name for name in ("fail_time", "stop_time") if name in content.header]
+    for name in ends_of_kalos:
+        end = end.fill_null(cells.times(name))
+    if ends_of_kalos:
+        end = end.fill_null(submit + lasted)
     nodes = cells.amounts("nodes")
     columns = {
         "job_id": cells.text("job_id"),
-        "submit_seconds": cells.times("submit_seconds"),
+        "submit_seconds": submit,
         "start_seconds": start,
         "end_seconds": end,
-        "duration_seconds": (end - start).fill_null(cells.numbers("duration_seconds")),
+        "duration_seconds": (end - start).fill_null(lasted),
         "gpus": cells.numbers("gpus"),
         "nodes": nodes,
         "cpus": cells.amounts("cpus"),
