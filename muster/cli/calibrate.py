@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, notes_of
 from muster.problems import ErrorCollector, InputError, Problem
+
+if TYPE_CHECKING:
+    from muster.inputs import Inputs
 
 
 @takes_flag_groups(more_help=MORE_HELP)
@@ -56,9 +59,12 @@ def calibrate(
     errors = ErrorCollector()
     inputs = given.inputs(errors, trace, cluster)
     config = errors.of(read_slurm_config, slurm_config) if slurm_config else None
+    of_file: Mapping[str, str] = {}
     if config:
-        inputs = replace(inputs, settings={**config.settings, **(inputs.settings or {})})
-    errors.of(inputs.scheduler, scheduler)
+        typed = inputs.settings or {}
+        of_file = {key: value for key, value in config.settings.items() if key not in typed}
+        inputs = replace(inputs, settings={**config.settings, **typed})
+    errors.of(_check_scheduler, inputs, scheduler, slurm_config, of_file)
     errors.settle()
     for note in config.notes if config else ():
         print(f"{slurm_config}: {note}", file=sys.stderr)
@@ -95,6 +101,31 @@ def calibrate(
     if config:
         given_as = " ".join(f"--set {key}={value}" for key, value in inputs.settings.items())
         print(f"The same settings elsewhere: {given_as}")
+
+
+def _check_scheduler(inputs: Inputs, name: str, config: Path | None, of_file: Mapping[str, str]) -> None:
+    """Refuse what the scheduler does not take; settings of the file by the flag or the name of the file."""
+    from muster.schedulers.registry import takes
+
+    try:
+        inputs.scheduler(name)
+    except InputError as bad:
+        problems: list[Problem] = []
+        unknown: list[str] = []
+        for problem in bad.problems:
+            keys = problem.where.removeprefix("--set ").split(", ")
+            theirs = [key for key in keys if key in of_file]
+            if not theirs:
+                problems.append(problem)
+            elif all(takes(name, key) for key in theirs):
+                typed = [f"--set {key}" for key in keys if key not in theirs]
+                problems.append(replace(problem, where=" and ".join([*typed, str(config)])))
+            else:
+                unknown += theirs
+        if unknown:
+            what = f"{name} has no setting {', '.join(unknown)}; add --scheduler slurm, or leave the file out"
+            problems.append(Problem("--slurm-config", what, found=str(config)))
+        raise InputError(*problems) from None
 
 
 def _print(scheduler: str, figures: Mapping[str, Any]) -> None:

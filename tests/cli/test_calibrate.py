@@ -127,6 +127,41 @@ def test_calibrate_takes_the_settings_of_a_site(muster: Muster, log: Path, tmp_p
     assert settings == {"bf_interval": "5", "priority_tier": "hi:10"}
 
 
+@pytest.mark.parametrize(
+    ("parameters", "flags", "said"),
+    [
+        (
+            "bf_interval=7,bf_window=9",
+            "--scheduler fifo",
+            "--slurm-config: found 'slurm.conf'; fifo has no setting bf_interval, bf_window_seconds; "
+            "add --scheduler slurm, or leave the file out\n",
+        ),
+        ("bf_interval=0", "", "slurm.conf: found '0'; bf_interval: allowed: a number of seconds above 0\n"),
+        (
+            "bf_interval=7",
+            "--scheduler fifo --set bf_interval=5",
+            "--set bf_interval: found '5'; fifo has no such setting; allowed: ",
+        ),
+        ("bf_interval=7", "--scheduler fifa", "--scheduler: found 'fifa'; "),
+    ],
+)
+def test_settings_of_a_site_are_refused_by_its_file(
+    muster: Muster,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    parameters: str,
+    flags: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(log.parent)
+    Path("slurm.conf").write_text(f"ClusterName=c\nSchedulerParameters={parameters}\n")
+    command = ("calibrate", "log.csv", "--cluster", "1x1gpu", "--slurm-config", "slurm.conf")
+    refused = muster(*command, *flags.split())
+    assert refused.status == 2
+    assert refused.err.startswith(said)
+
+
 def test_calibrate_misses_no_settings_that_it_reads(muster: Muster, log: Path, tmp_path: Path) -> None:
     site = tmp_path / "site.txt"
     site.write_text(
