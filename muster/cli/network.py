@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,12 +17,18 @@ from muster.cli.outputs import check_chart
 from muster.problems import ErrorCollector, InputError, Problem, did_you_mean, with_hint
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from muster.cluster import Cluster
     from muster.speed.network.models import NetworkModel
     from muster.speed.network.survey import GpusByRack, Surveyed
 
 MOST_GPUS = 16
 PACKED = "fewest machines"
+_HEADINGS = ("placement", "iteration", "efficiency", "all-reduce")
+_NARROW_HEADINGS = ("place-\nment", "iter-\nation", "effi-\nciency", "all-\nreduce")
+_ANY_WIDTH = 10_000
+"""Columns of a terminal in which every table fits."""
 
 
 @dataclass(frozen=True)
@@ -195,13 +202,34 @@ def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
 
 
 def _print_table(rows: Sequence[Surveyed], title: str, origin: str) -> None:
+    """In as many columns as the terminal has; kinds and placements take several lines where it is narrow."""
+    from rich.console import Console, ConsoleDimensions
+
+    console = Console()
+    if console.is_dumb_terminal:  # Of which Rich takes the width to be 80.
+        columns, lines = shutil.get_terminal_size()
+        console.size = ConsoleDimensions(columns, lines)
+    table = _table(rows, title, narrow=False)
+    if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum > console.width:
+        table = _table(rows, title, narrow=True)
+    console.print(table)
+    console.print(f"[dim]{origin}[/dim]", highlight=False)
+
+
+def _table(rows: Sequence[Surveyed], title: str, *, narrow: bool) -> Table:
+    """A line for each placement; `narrow`: with little space between columns."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table("GPUs", "kind", "placement", title=title, title_justify="left", box=SIMPLE_HEAD)
-    for heading in ("iteration", "efficiency", "all-reduce"):
-        table.add_column(heading, justify="right")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("GPUs", no_wrap=True)
+    table.add_column("kind", overflow="fold")
+    place, *figures = _NARROW_HEADINGS if narrow else _HEADINGS
+    table.add_column(place, overflow="fold")
+    for heading in figures:
+        table.add_column(heading, justify="right", no_wrap=True)
+    if narrow:
+        table.padding, table.pad_edge = (0, 1, 0, 0), False
     for row in rows:
         table.add_row(
             str(row.gpus),
@@ -212,9 +240,7 @@ def _print_table(rows: Sequence[Surveyed], title: str, origin: str) -> None:
             _duration(row.all_reduce_seconds),
             end_section=row is rows[-1] or row.gpus != rows[rows.index(row) + 1].gpus,
         )
-    console = Console()
-    console.print(table)
-    console.print(f"[dim]{origin}[/dim]", highlight=False)
+    return table
 
 
 def _short(placement: str) -> str:

@@ -56,6 +56,19 @@ def test_the_table_names_where_the_numbers_come_from(capsys: pytest.CaptureFixtu
     assert "Pollux" in printed
 
 
+@pytest.mark.parametrize("terminal", [{}, {"TERM": "dumb", "TTY_COMPATIBLE": "1"}])
+def test_a_narrow_terminal_gets_the_whole_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: dict[str, str]
+) -> None:
+    for name, value in {"COLUMNS": "50", **terminal}.items():
+        monkeypatch.setenv(name, value)
+    network("vgg11", cluster="dally-2x8x8", gpus=8)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) == 50
+    assert "…" not in printed
+    assert all(f" {row}" in printed for row in ("3.63 ms  100.0 %        -", "886 us", "49.4 %  7.18 ms"))
+
+
 def test_a_model_without_layers_is_insensitive_with_one_note(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
