@@ -20,6 +20,7 @@ from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:
     from muster.inputs import Inputs
+    from muster.schedulers.contract import Scheduler
 
 COMPARED_BY_DEFAULT = ("slurm-like", "fifo", "las", DEFAULT_SCHEDULER)
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -69,9 +70,9 @@ def compare(
     on_clusters = [inputs, *(inputs.on(errors, name) for name in more)]
     names = scheduler or list(COMPARED_BY_DEFAULT)
     own_names = errors.of(_folder_names, names)
-    for name in names:
-        errors.of(inputs.with_settings_of(name, names).scheduler, name)
+    built = [errors.of(inputs.with_settings_of(name, names).scheduler, name) for name in names]
     errors.settle()
+    _refuse_same_names(names, built)
     _say_whose(inputs, names)
     clusters = _cluster_names(on_clusters)
     print_notes(inputs.trace)
@@ -110,6 +111,23 @@ def compare(
     console.print(comparison_table(summaries, console.width, history))
     if not missing:
         print(f"The page with charts: {out / 'report.html'}")
+
+
+def _refuse_same_names(names: Sequence[str], built: Sequence[Scheduler]) -> None:
+    """Refuse schedulers that tables and charts would show by the same name."""
+    first = {made.name: name for name, made in reversed(list(zip(names, built, strict=True)))}
+    problems = [
+        Problem(
+            "--scheduler",
+            f"it is called {made.name}, as {first[made.name]} is; name each once, and give classes of your own "
+            "different names",
+            found=name,
+        )
+        for name, made in zip(names, built, strict=True)
+        if first[made.name] != name
+    ]
+    if problems:
+        raise InputError(*problems)
 
 
 def _write_history(folder: Path, inputs: Inputs, runs: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -162,6 +162,39 @@ def test_a_scheduler_named_twice_is_refused(muster: Muster, trace: Path) -> None
     assert "--scheduler: found 'las'; is named twice" in refused.err
 
 
+TWO_CLASSES = """\
+from muster.schedulers.parts import Order
+
+class Mine(Order):
+    name = "{}"
+
+    def key(self, jobs):
+        return jobs.gpus * 1.0
+
+class Other(Mine):
+    name = "{}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "like"),
+    [(("mine", "mine"), "mine.py:Mine"), (("mine", "fifo"), "fifo"), (("mine", "other"), "")],
+)
+def test_schedulers_of_the_same_name_are_refused(
+    muster: Muster, trace: Path, monkeypatch: pytest.MonkeyPatch, *, names: tuple[str, str], like: str
+) -> None:
+    monkeypatch.chdir(trace.parent)
+    Path("mine.py").write_text(TWO_CLASSES.format(*names))
+    given = ("--scheduler", "fifo", "--scheduler", "mine.py:Mine", "--scheduler", "mine.py:Other")
+    done = muster("compare", trace.name, "--cluster", "1x8gpu", *given, "--out", "out")
+    said = (
+        f"--scheduler: found 'mine.py:Other'; it is called {names[1]}+proportional+pack, as {like} is; "
+        "name each once, and give classes of your own different names\n"
+    )
+    assert (done.status, done.err) == (2, said) if like else done.status == 0
+    assert Path("out").exists() == (not like)
+
+
 def test_a_page_is_made_again(muster: Muster, compared: tuple[Path, Outcome]) -> None:
     folder, _ = compared
     page = folder / "both" / "report.html"
