@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import floor
 
 from muster.cluster import Cluster
@@ -51,7 +52,40 @@ def amounts_if_unstated(policy: Scheduler, cluster: Cluster) -> dict[str, float]
     return {name: floor(share * MICRO) / MICRO for name, share in shares.items()}
 
 
+@dataclass(frozen=True)
+class Ignored:
+    """Something that a job asks for and the scheduler ignores, or gives to no job."""
+
+    column: str
+    found: object
+    why: str
+    scheduler: str
+    """One that does not."""
+    instead: str = ""
+    """What to ask for in its place; "": it can be left out."""
+
+    def before_submission(self, where: str) -> Problem:
+        """With what to change in a request."""
+        change = f"ask for {self.instead}" if self.instead else "leave it out"
+        what = f"{self.why}; {change}, or serve with --scheduler {self.scheduler}"
+        return Problem(where, what, column=self.column, found=self.found)
+
+    def of_job(self, job: int) -> Problem:
+        """With what the owner of a job that was submitted can do."""
+        change = f"with {self.instead}" if self.instead else f"without {self.column}"
+        what = (
+            f"{self.why}. Hint: `muster cancel {job}` and submit it again {change}, or ask the operator to serve "
+            f"with --scheduler {self.scheduler}"
+        )
+        return Problem(f"job {job}", what, column=self.column, found=self.found)
+
+
 def without_effect(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:
+    """All that a job asks for and the scheduler ignores, before it is submitted."""
+    return (one.before_submission(where) for one in ignored(request, policy))
+
+
+def ignored(request: JobRequest, policy: Scheduler) -> Iterator[Ignored]:
     """All that the job asks for and the scheduler ignores."""
     honours = honoured(policy)
     for kind, column, value, serve in (
@@ -65,45 +99,43 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
         ),
     ):
         if value is not None and kind not in honours:
-            what = f"{policy.name} ignores it; leave it out, or serve with --scheduler {serve}"
-            yield Problem(where, what, column=column, found=value)
+            yield Ignored(column, value, f"{policy.name} ignores it", serve)
     if request.changes_size and SIZES not in honours:
-        serve = f"serve with --scheduler {DEFAULT_SCHEDULER}"
-        what = f"{policy.name} gives each job exactly its gpus; leave it out, or {serve}"
         for column in ("min_gpus", "max_gpus"):
             if (value := getattr(request, column)) not in (None, request.gpus):
-                yield Problem(where, what, column=column, found=value)
+                why = f"{policy.name} gives each job exactly its gpus"
+                yield Ignored(column, value, why, DEFAULT_SCHEDULER)
     elif request.fewest_gpus < request.gpus and FEWER_GPUS not in honours:
-        what = f"{policy.name} gives no job fewer GPUs than its gpus; leave it out, or serve with --scheduler"
-        yield Problem(where, f"{what} {DEFAULT_SCHEDULER}", column="min_gpus", found=request.min_gpus)
-    yield from unserved(request, policy, where)
+        why = f"{policy.name} gives no job fewer GPUs than its gpus"
+        yield Ignored("min_gpus", request.min_gpus, why, DEFAULT_SCHEDULER)
+    yield from unserved(request, policy)
 
 
 def ignored_of_earlier_jobs(rows: Iterable[JobRow], policy: Scheduler) -> str:
     """What jobs that came before this scheduler ask for and it ignores, as a sentence without its full stop; else "".
 
-    They are the same as in `without_effect`.
+    They are the same as in `ignored`.
     """
     asking: dict[str, list[int]] = {}
     for row in rows:
-        for problem in without_effect(row.request, policy):
-            asking.setdefault(problem.column or "", []).append(row.id)
+        for one in ignored(row.request, policy):
+            asking.setdefault(one.column, []).append(row.id)
     if not asking:
         return ""
     parts = [f"{column} of {counted(len(jobs), 'job')}" for column, jobs in asking.items()]
-    one = min(job for jobs in asking.values() for job in jobs)
+    first = min(job for jobs in asking.values() for job in jobs)
     return (
         f"{policy.name} ignores what jobs ask for that were submitted before it served: {', '.join(parts)}. "
-        f"Hint: muster why {one} says which scheduler does not"
+        f"Hint: muster why {first} says which scheduler does not"
     )
 
 
-def unserved(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:
+def unserved(request: JobRequest, policy: Scheduler) -> Iterator[Ignored]:
     """What the scheduler gives to no job: one that asks for it would wait for ever."""
     if request.gpus == 0 and WITHOUT_GPUS not in honoured(policy):
-        what = f"{policy.name} has no place for jobs without GPUs; ask for one, or serve {DEFAULT_SCHEDULER}"
-        yield Problem(where, what, column="gpus", found=0)
+        why = f"{policy.name} has no place for jobs without GPUs"
+        yield Ignored("gpus", 0, why, DEFAULT_SCHEDULER, instead="a GPU")
     if request.gpu_share < 1 and not divides_gpus(policy):
-        serve = f"serve with --scheduler {DEFAULT_SCHEDULER}"
-        what = f"{policy.name} gives whole GPUs only; leave it out, or {serve}"
-        yield Problem(where, what, column="gpu_share", found=request.gpu_share)
+        yield Ignored(
+            "gpu_share", request.gpu_share, f"{policy.name} gives whole GPUs only", DEFAULT_SCHEDULER
+        )

@@ -18,7 +18,7 @@ from muster.schedulers.reasons import OVER_LIMIT, reason
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.holding import reasons_of_holding
-from muster.service.honoured import without_effect
+from muster.service.honoured import ignored
 from muster.service.learned_sizes import REMEMBERED, LearnedSizes
 from muster.service.simulated_queue import GUESSED_SECONDS
 from muster.service.start_intervals import QueueEstimate, StartAnswer
@@ -86,7 +86,7 @@ def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Call
             row, held, status, lambda jobs: _listed(list(jobs), seen, {}), learned
         )
     if row.state not in ENDED:
-        sentences += map(_as_to, without_effect(row.request, status.policy))
+        sentences += _what_is_ignored(row, status)
     return Why(row.id, row.state, sentences, row.reason, row.reason_parameters)
 
 
@@ -225,7 +225,12 @@ def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:
     """Of what it asks; cluster or scheduler were others when it was taken."""
     even_gangs = status.engine_capabilities.same_amounts_on_each_node
     missing = misfits(row.request, status.cluster, even_gangs=even_gangs, fixed_gpus=row.fixed_gpus)
-    return [*map(_as_to, missing), *map(_as_to, without_effect(row.request, status.policy))]
+    return [*map(_as_to, missing), *_what_is_ignored(row, status)]
+
+
+def _what_is_ignored(row: JobRow, status: DaemonStatus) -> list[str]:
+    """Of what it asks by the scheduler that serves, with what its owner can do."""
+    return [_as_to(one.of_job(row.id)) for one in ignored(row.request, status.policy)]
 
 
 def _as_to(problem: Problem) -> str:

@@ -282,7 +282,10 @@ def test_another_scheduler_says_what_it_ignores(home: Path) -> None:
             done = ME.types(home, "submit", "--hold", *flags, "--steps", "100000", "--", "true")
             assert done.returncode == 0, done.stderr
     assert not any("ignores" in line for line in reply)
-    said = "As to its priority (5.0): gandiva ignores it; leave it out, or serve with --scheduler priority+"
+    said = (
+        "As to its priority (5.0): gandiva ignores it. Hint: `muster cancel 2` and submit it again without priority, "
+        "or ask the operator to serve with --scheduler priority+tune-plus."
+    )
     with ME.serves(home, "--scheduler", "gandiva", *nodes) as reply:
         assert said in " ".join(ME.types(home, "why", "2").stdout.split()), "while it is held"
         assert ME.types(home, "release", "2").returncode == 0

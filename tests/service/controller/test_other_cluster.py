@@ -127,7 +127,11 @@ def test_another_scheduler_leaves_out_what_it_does_not_serve(tmp_path: Path) -> 
     assert [row.state for row in rows] == running_and_waiting
     assert [row.reason for row in rows[2:4]] == ["gpu_not_parted", "only_with_gpus"]
     assert "As to its gpu_share (0.5): slurm gives whole GPUs only" in why(world, share)
-    assert "As to its gpus (0): slurm has no place for jobs without GPUs" in why(world, without_gpus)
+    said = why(world, without_gpus)
+    assert (
+        f"As to its gpus (0): slurm has no place for jobs without GPUs. Hint: `muster cancel {without_gpus}` and "
+        "submit it again with a GPU, or ask the operator to serve with --scheduler "
+    ) in said
     answer = estimate_of(world).answer
     assert answer is not None
     assert str(wide) in answer.found[0].starts
