@@ -60,13 +60,14 @@ class Person:
         line, given = self._line(home, ("serve", *flags))
         # A log of any length: nothing reads a pipe before the end, and a full one would stop the daemon.
         with tempfile.TemporaryFile("w+") as log:
+            # Without a buffer, in which lines behind the first one would stay.
             process = subprocess.Popen(
-                line, umask=umask, stdout=subprocess.PIPE, stderr=log, text=True, **given
+                line, umask=umask, stdout=subprocess.PIPE, stderr=log, bufsize=0, **given
             )
             assert process.stdout is not None
             reply: list[str] = []
             try:
-                first = process.stdout.readline()
+                first = process.stdout.readline().decode()
                 assert "serves " in first
                 reply.append(first.rstrip("\n"))
                 yield reply
@@ -77,7 +78,7 @@ class Person:
                 finally:
                     process.kill()
                 log.seek(0)
-                reply += [*said.splitlines(), *log.read().splitlines(), str(process.returncode)]
+                reply += [*said.decode().splitlines(), *log.read().splitlines(), str(process.returncode)]
 
     def _line(self, home: Path, words: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
         environment = {**self.environment, "MUSTER_HOME": str(home)}

@@ -56,6 +56,17 @@ def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> 
     assert reply[0].endswith("muster.sock; no limits, as the nodes are fake and no process runs")
 
 
+def test_lines_that_are_printed_together_are_all_kept(home: Path, tmp_path: Path) -> None:
+    daemon = tmp_path / "daemon"
+    daemon.write_text(
+        "#!/bin/sh\nprintf 'serves here\\nNote: one.\\nNote: two.\\n'\nexec tail -f /dev/null\n"
+    )
+    daemon.chmod(0o755)
+    with Person(str(daemon)).serves(home) as reply:
+        assert reply == ["serves here"]
+    assert reply == ["serves here", "Note: one.", "Note: two.", str(-signal.SIGTERM)]
+
+
 def health(home: Path) -> dict[str, Any]:
     with Client(f"unix://{socket_path(home)}") as client:
         found: dict[str, Any] = client.get("/healthz")
