@@ -233,3 +233,21 @@ def test_there_is_room_for_what_is_put_back_in_vain(compiled: bool, monkeypatch:
     simulate(trace, cluster_of(*[2] * 24), scheduler if compiled else in_python(scheduler), Options())
     [(used, rows)] = room
     assert used <= rows
+
+
+@pytest.mark.parametrize("allocation", ["tune", "tune-plus", "joint"])
+def test_there_is_room_for_many_jobs_without_gpus(allocation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them start at once on one node than it and its GPUs have rows."""
+    room: list[tuple[int, int]] = []
+
+    class Measured(SimulationEngine):
+        def run(self, progress: Callable[[Progress], None] | None = None) -> None:
+            super().run(progress)
+            room.append((int(self.ledger.books.totals[ROWS_USED]), len(self.ledger.books.rows)))
+
+    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Measured)
+    monkeypatch.setattr("muster.cluster.ledger._grown", just_enough)
+    trace = jobs_of(job(0, 10), *(job(0, 10, gpus=0, cpus=0.01, memory_gb=0.01) for _ in range(70)))
+    simulate(trace, cluster_of(2), registry.build(f"las+{allocation}"), Options())
+    [(used, rows)] = room
+    assert used <= rows

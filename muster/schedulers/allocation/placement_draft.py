@@ -155,8 +155,8 @@ def write_draft(
     more on a node than is free there.
     """
     jobs = snapshot.jobs
-    rows = 2 * int(draft.used[0]) + len(snapshot.cluster.nodes)
-    books = proposal.transaction.ledger.reserve(rows, 2 * len(jobs))
+    # The draft has counted its parts, a row each; a job without GPUs has one. Each job is stopped and placed once.
+    books = proposal.transaction.ledger.reserve(int(draft.used[0]) + len(jobs), 2 * len(jobs))
     write_parts(books, jobs.index, draft, ranked, chosen)
     write_reserved(books, jobs.index, draft, jobs.requested_per_gpu)
     snapshot.check_placed(np.flatnonzero((draft.first >= 0) | (draft.reserved >= 0)))
