@@ -151,6 +151,7 @@ class Leased:
             ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
         log_phase(snapshot, "lease ended", lambda: ended)
         log_phase(snapshot, "ranked", lambda: ranked)
+        # More than other decisions: before it, all jobs may get other amounts, a row a GPU, by a stop and a place each.
         books = snapshot.ledger.reserve(3 * snapshot.cluster.total_gpus + count, 6 * count)
         if self.resizing is not None:
             lower_to(books, jobs.index, options_of(self.allocation, snapshot, jobs))

@@ -216,9 +216,14 @@ def test_jobs_that_ended_ask_for_no_decision(order: str, monkeypatch: pytest.Mon
     assert asked[0] == asked[1]
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_there_is_room_for_what_is_put_back_in_vain(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped gangs of 24 rows look for their places while others hold every GPU, a row each."""
+@pytest.mark.parametrize(
+    ("name", "compiled"),
+    [("priority+spread", True), ("priority+spread", False), ("priority+least-loss", False)],
+)
+def test_there_is_room_for_what_is_put_back_in_vain(
+    name: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped gangs of 100 rows look for their places while others hold every GPU, a row each."""
     room: list[tuple[int, int]] = []
 
     class Measured(SimulationEngine):
@@ -228,9 +233,9 @@ def test_there_is_room_for_what_is_put_back_in_vain(compiled: bool, monkeypatch:
 
     monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Measured)
     monkeypatch.setattr("muster.cluster.ledger._grown", just_enough)
-    trace = jobs_of(*(job(100 * at, 1000, gpus=24, priority=1.0 * at) for at in (0, 0, 1, 1)))
-    scheduler = registry.build("priority+spread")
-    simulate(trace, cluster_of(*[2] * 24), scheduler if compiled else in_python(scheduler), Options())
+    trace = jobs_of(*(job(100 * at, 1000, gpus=100, priority=1.0 * at) for at in (0, 0, 1, 1)))
+    scheduler = registry.build(name)
+    simulate(trace, cluster_of(*[2] * 100), scheduler if compiled else in_python(scheduler), Options())
     [(used, rows)] = room
     assert used <= rows
 

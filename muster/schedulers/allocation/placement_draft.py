@@ -186,6 +186,7 @@ def put_back(transaction: Transaction, held: Mapping[int, Sequence[NodeAllocatio
 def serve(snapshot: Snapshot, transaction: Transaction, shares: Ints, chosen: Bools) -> None:
     """Place those of these shares of a GPU that hold nothing, by best fit, the chosen first, where there is room."""
     if len(shares):
+        # Shares alone, which hold nothing: a row and a place each.
         books = transaction.ledger.reserve(len(shares), len(shares))
         jobs = snapshot.jobs
         requested = jobs.requested_per_gpu

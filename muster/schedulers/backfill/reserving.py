@@ -166,7 +166,7 @@ class ReservingScheduler(BackfillScheduler):
             core.wait(job, key, limit)
             if job in reserved:
                 core.keep(job, *reserved[job])
-        books = snapshot.ledger.reserve(snapshot.cluster.total_gpus + len(jobs), 3 * len(jobs))
+        books = snapshot.ledger.reserve_decision(len(jobs))
         plan.next_wake = core.decide_once(books, snapshot.table.asked, snapshot.table.facts, snapshot.now)
         after = {job: Reservation(*one) for job, one in core.reservations().items()}
         self._explain(snapshot, plan, waiting, after, free)

@@ -325,6 +325,7 @@ class Moves:
         placed = np.array(sorted(floor.places), np.int64)
         places = [floor.places[at] for at in placed.tolist()]
         first = np.cumsum([0, *map(len, places)])
+        # The places are known, a row each, and several jobs may hold a GPU; each job is stopped and placed once.
         parts = np.array([part for place in places for part in place], np.int64).reshape(-1, 2)
         refused = write_places(
             snapshot.ledger.reserve(len(parts), 2 * len(placed)),

@@ -465,6 +465,7 @@ def _place_tasks(snapshot: Snapshot, jobs: Ints, order: Ints, tasks: Tasks) -> B
     cards = NetworkCards(np.rint(cluster.nic_gb_per_s * MICRO).astype(np.int64), cluster.rack_of_node)
     held = held_sizes(snapshot.ledger.books, snapshot.table.asked, jobs)
     most = int((tasks.workers + tasks.servers + held[0] + held[1]).sum())
+    # Rows go by tasks, because servers hold no GPUs: those to be placed and, for what is put back, those held before.
     books = snapshot.ledger.reserve(2 * most + len(jobs), 4 * len(jobs))
     columns = JobColumns(snapshot.table.asked, jobs, snapshot.table.node_allowed)
     in_vain: Bools = place_tasks(books, columns, order, tasks, cards)
