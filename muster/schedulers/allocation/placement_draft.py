@@ -104,7 +104,8 @@ def open_draft(
     jobs, books = snapshot.jobs, snapshot.ledger.books
     without_gpus = jobs.gpus == 0
     shares = (jobs.gpu_milli < WHOLE) | without_gpus
-    for job in jobs.index[ranked[shares[ranked] & ~chosen[ranked]]].tolist():
+    leaves = shares & ~chosen & (books.heads[jobs.index] != NONE)
+    for job in jobs.index[ranked[leaves[ranked]]].tolist():
         transaction.release(job)
     whole = ~shares
     pinned = jobs.pinned if pinned is None else pinned
