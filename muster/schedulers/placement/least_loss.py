@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from muster.cluster.ledger_arrays import Books
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
 from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
@@ -49,10 +50,7 @@ class LeastLoss(GangAllocator):
         if snapshot.table.some_request or np.count_nonzero(snapshot.jobs.waiting) > 1:
             return False
         return place_beside_all(
-            snapshot.ledger.reserve_decision(len(snapshot.jobs)),
-            job_columns(snapshot),
-            self._shapes(snapshot),
-            self.enough,
+            self._reserved(snapshot), job_columns(snapshot), self._shapes(snapshot), self.enough
         )
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
@@ -63,13 +61,21 @@ class LeastLoss(GangAllocator):
         by_sensitivity = most_sensitive_first(served[1:], forms.share_anywhere[line], jobs.gpus)
         order = np.concatenate([served[:1], by_sensitivity])
         arrange(
-            snapshot.ledger.reserve_decision(len(jobs)),
+            self._reserved(snapshot),
             job_columns(snapshot),
             RankedGangs(ranked, order, chosen, jobs.pinned, jobs.interruption_cost),
             self._shapes(snapshot),
             PlacementLimits(self.enough, self.least, self.horizon_seconds),
             reason_columns(proposal),
         )
+
+    def _reserved(self, snapshot: Snapshot) -> Books:
+        """The ledger, with room for all jobs to be placed again, and once more where that was in vain.
+
+        More than `reserve_decision`: a gang may be tried on several forms of place before one is kept.
+        """
+        jobs = len(snapshot.jobs)
+        return snapshot.ledger.reserve(4 * snapshot.cluster.total_gpus + jobs, 8 * jobs)
 
     def _forms(self, snapshot: Snapshot) -> tuple[Ints, Forms]:
         """Which line of the forms is each job's, and the forms."""

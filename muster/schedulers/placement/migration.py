@@ -36,7 +36,8 @@ def migrate(snapshot: Snapshot, positions: Ints, needs: Ints) -> tuple[bool, flo
     movable = positions[(jobs.gpu_milli[positions] == WHOLE) & (jobs.gpus[positions] > 0)]
     line, forms = (snapshot.forms or PlacementShapes(None, snapshot.cluster)).of(jobs.model, jobs.gpus)
     order = most_sensitive_first(movable, forms.share_anywhere[line], jobs.gpus)
-    books = snapshot.ledger.reserve_decision(len(jobs))
+    # As for least-loss: a job may be tried on several places before it is put back.
+    books = snapshot.ledger.reserve(4 * snapshot.cluster.total_gpus + len(jobs), 8 * len(jobs))
     before = books.heads[jobs.index[movable]]
     everyone = np.ones(len(jobs), np.bool_)
     unread = ReasonColumns(np.zeros(len(jobs), np.int64), np.zeros(len(jobs)), np.zeros(len(jobs)))
