@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
@@ -120,7 +120,19 @@ REQUESTS = st.lists(
 )
 
 
+PASSED_OVER = [
+    *[(0.0, 1, 1, 10)] * 4,
+    (0.0, 1, 8, 10),
+    *[(0.0, 4, 1, memory) for memory in (10, 200)],
+    *[(0.0, 1, 4, 10)] * 4,
+    (0.0, 1, 1, 60),
+    (0.0, 2, 1, 60),
+]
+"""The job before the last had no place when it was tried; then one of four cores left a node for the last one."""
+
+
 @given(REQUESTS, st.sampled_from(["fifo", "gittins", "las"]))
+@example(PASSED_OVER, "fifo")
 @settings(max_examples=100, deadline=None)
 def test_no_job_waits_beside_what_it_asks_for(asked: list[tuple[float, int, int, int]], order: str) -> None:
     """Amounts are for each GPU."""
