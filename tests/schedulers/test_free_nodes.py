@@ -231,27 +231,43 @@ def counted(running: ForRunning, speed: float) -> float:
 def in_steps(problem: Problem, order: Sequence[int]) -> None:
     """Place the jobs of an order as `place_jointly` does, each by a search that knows nothing from the ones before.
 
-    No other job may be anywhere then, so that those that leave wait for the end.
+    No other job may be anywhere then, so that those that leave wait for the end. If some left, those without a place
+    that find a node with room come once more.
     """
     gangs, draft, queue, lost = problem.gangs, problem.draft, list(order), set[int]()
+    again = False
     nowhere = np.zeros((1, gangs.node_allowed.shape[1]), np.bool_)
-    for at in queue:
-        constraint = np.full(len(gangs.gpus), len(gangs.node_allowed))
-        constraint[at] = gangs.constraint[at]
-        alone = gangs._replace(constraint=constraint, node_allowed=np.vstack([gangs.node_allowed, nowhere]))
-        before = draft.copy()
-        place_jointly(draft, alone, np.array([at]), problem.cost, problem.running, problem.splits_freely)
-        left = np.flatnonzero((before.first >= 0) & (draft.first < 0)).tolist()
-        worth = {
-            other: gangs.weight[other]
-            * counted(problem.running, speed_of(problem, before, other))
-            / gangs.gpus[other]
-            for other in left
-        }
-        queue += [
-            other for other in sorted(left, key=lambda other: (worth[other], other)) if other not in lost
-        ]
-        lost.update(left)
+    for tried, at in enumerate(queue, 1):
+        if draft.first[at] < 0 and (not again or has_free_node(problem, at)):
+            constraint = np.full(len(gangs.gpus), len(gangs.node_allowed))
+            constraint[at] = gangs.constraint[at]
+            alone = gangs._replace(
+                constraint=constraint, node_allowed=np.vstack([gangs.node_allowed, nowhere])
+            )
+            before = draft.copy()
+            place_jointly(draft, alone, np.array([at]), problem.cost, problem.running, problem.splits_freely)
+            left = np.flatnonzero((before.first >= 0) & (draft.first < 0)).tolist()
+            worth = {
+                other: gangs.weight[other]
+                * counted(problem.running, speed_of(problem, before, other))
+                / gangs.gpus[other]
+                for other in left
+            }
+            queue += [
+                other for other in sorted(left, key=lambda other: (worth[other], other)) if other not in lost
+            ]
+            lost.update(left)
+        if tried == len(queue) and lost and not again:
+            again = True
+            queue += order
+
+
+def has_free_node(problem: Problem, at: int) -> bool:
+    """Whether a node has the least that a job needs."""
+    gangs, free = problem.gangs, problem.draft.free
+    need = gangs.demands.fair[gangs.classes[at]][gangs.kind_of_node] * gangs.gpus[at]
+    fits = (free[:, 0] >= gangs.gpus[at]) & (need[:, 1:] <= free[:, 1:]).all(axis=1)
+    return bool((fits & gangs.node_allowed[gangs.constraint[at]]).any())
 
 
 @given(problems(), st.data())
