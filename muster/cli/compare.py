@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli import flags
+from muster.cli.console import as_wide_as_terminal
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.simulation_flags import MORE_HELP, CertifiedFlags, print_notes
 from muster.problems import ErrorCollector, InputError, Problem
@@ -107,7 +108,7 @@ def compare(
 
     from muster.report.terminal import comparison_table
 
-    console = Console()
+    console = as_wide_as_terminal(Console())
     console.print(comparison_table(summaries, console.width, history))
     if not missing:
         print(f"The page with charts: {out / 'report.html'}")

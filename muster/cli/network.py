@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from muster.cli.console import as_wide_as_terminal
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.flags import ClusterName, Json, Overwrite
 from muster.cli.outputs import check_chart
@@ -203,12 +203,9 @@ def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
 
 def _print_table(rows: Sequence[Surveyed], title: str, origin: str) -> None:
     """In as many columns as the terminal has; kinds and placements take several lines where it is narrow."""
-    from rich.console import Console, ConsoleDimensions
+    from rich.console import Console
 
-    console = Console()
-    if console.is_dumb_terminal:  # Of which Rich takes the width to be 80.
-        columns, lines = shutil.get_terminal_size()
-        console.size = ConsoleDimensions(columns, lines)
+    console = as_wide_as_terminal(Console())
     table = _table(rows, title, narrow=False)
     if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum > console.width:
         table = _table(rows, title, narrow=True)

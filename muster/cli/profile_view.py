@@ -10,6 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from muster import formatting
+from muster.cli.console import as_wide_as_terminal
 from muster.cli.profile_compute_view import (
     compute_document,
     compute_table,
@@ -136,7 +137,7 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
     """Tables for the terminal."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = as_wide_as_terminal(Console(highlight=False))
     console.print(_rates_table(profile))
     if profile.compute is not None:
         console.print(compute_table(profile.compute, fit_of(profile.compute)))
@@ -177,7 +178,7 @@ def _show_grid(grid: Grid, model: Model, profile: Profile) -> None:
     """What every point gave, and how far off the predictions were."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = as_wide_as_terminal(Console(highlight=False))
     console.print(_grid_table(grid, model))
     off_of_shares = _errors_of_shares(grid, model, profile)
     if grid.samples:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli import flags
+from muster.cli.console import as_wide_as_terminal
 
 if TYPE_CHECKING:
     from muster.runtime.snapshots.file import SnapshotFile
@@ -83,7 +84,7 @@ def _print(file: SnapshotFile, again: Replayed) -> None:
     for row in rows[:_SHOWN]:
         table.add_row(*row)
     if rows:
-        Console(markup=False, highlight=False).print(table)
+        as_wide_as_terminal(Console(markup=False, highlight=False)).print(table)
     if len(rows) > _SHOWN:
         print(f"{counted(len(rows) - _SHOWN, 'more job')}; --json has all.")
     if different:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli import flags
+from muster.cli.console import as_wide_as_terminal
 
 if TYPE_CHECKING:
     from muster.schedulers.presets import Preset
@@ -92,7 +93,7 @@ def _print_list(parts: list[PartInfo], presets: list[Preset]) -> None:
     for part in parts:
         by_slot.setdefault(part.slot, []).append((part.name, part.sentence))
     by_slot["preset"] = [(preset.name, preset.sentence) for preset in presets]
-    room = max(min(Console().width, WIDEST) - SENTENCE_AT, LEAST_ROOM)
+    room = max(min(as_wide_as_terminal(Console()).width, WIDEST) - SENTENCE_AT, LEAST_ROOM)
     indent = " " * SENTENCE_AT
     for slot, rows in by_slot.items():
         print(slot)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from muster.cli.console import as_wide_as_terminal
 from muster.problems import InputError, Unable
 from muster.service.client import Client, Refusal, Unanswered
 from muster.service.shown import gpus_of, state_since
@@ -223,7 +224,7 @@ def _console() -> Console:
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
-    return PlainConsole(highlight=False, markup=False)
+    return as_wide_as_terminal(PlainConsole(highlight=False, markup=False))
 
 
 def state_of(job: Job) -> str:

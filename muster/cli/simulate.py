@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from muster.cli import flags
+from muster.cli.console import as_wide_as_terminal
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.simulation_flags import MORE_HELP, CertifiedFlags, print_notes
 from muster.problems import ErrorCollector
@@ -78,7 +79,7 @@ def simulate(
 
     from muster.report.terminal import comparison_table
 
-    console = Console()
+    console = as_wide_as_terminal(Console())
     console.print(comparison_table([summary], console.width))
     print(f"The record is in {out}; a page with charts: muster report {out}")
     if moment is not None:

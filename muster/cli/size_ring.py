@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.cli.console import as_wide_as_terminal
 from muster.cli.size_view import print_held, print_step, spread, unit_of, write_chart
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def show(answer: Mapping[str, Any], sized: SizedRing, table: bool) -> None:
     from muster.formatting import counted, duration, number
     from muster.sizing import NEARLY
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = as_wide_as_terminal(Console(highlight=False, soft_wrap=True))
     cluster, best = answer["cluster"], sized.workers - 1
     workers = f"{counted(sized.workers, 'worker')} in a ring" if best else "1 worker, alone"
     console.print(f"[bold]{answer['model']}: {workers}[/bold]")

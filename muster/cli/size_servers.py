@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.cli.console import as_wide_as_terminal
 from muster.cli.size_view import print_held, print_step, spread, unit_of, write_chart
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def show(sized: Sized, model: str, limits: Mapping[str, float], iterations: int,
     from muster.formatting import counted, duration
     from muster.sizing import NEARLY
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = as_wide_as_terminal(Console(highlight=False, soft_wrap=True))
     workers, servers = counted(sized.workers, "worker"), counted(sized.servers, "parameter server")
     console.print(f"[bold]{model}: {workers} and {servers}[/bold]")
     print_step(console, sized.best_seconds, iterations, sized.stage_seconds)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli import flags
+from muster.cli.console import as_wide_as_terminal
 
 if TYPE_CHECKING:
     from muster.sweep.on_ray import RayTasks
@@ -94,7 +95,7 @@ def sweep(
     from muster.sweep.show import not_completed, terminal_tables
 
     for table in terminal_tables(means):
-        Console().print(table)
+        as_wide_as_terminal(Console()).print(table)
     for note in not_completed(means):
         print(note)
     print(f"The page with charts: {out / 'report.html'}")
