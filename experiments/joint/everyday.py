@@ -101,7 +101,7 @@ def _wanting(jobs: pl.DataFrame, gpus: float) -> dict[str, Any]:
     """The columns of jobs that arrive at the pace at which they want so many GPUs."""
     seconds, submit = jobs["duration_seconds"].to_numpy(), jobs["submit_seconds"].to_numpy()
     submit = submit - submit[0]
-    whole = jobs["gpus"] * jobs["gpu_milli"].fill_null(1_000) / 1_000
+    whole = jobs["gpus"] * jobs["gpu_milli"] / 1_000
     work = float((whole.to_numpy() * seconds).sum())
     return {
         "job_id": np.arange(len(jobs)),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muster.cluster.ledger_arrays import GPU, MICRO, NODE, NodeArray
 from muster.cluster.structured import zero_records
 from muster.schedulers.joint.modelled_speeds import ANY_TYPE
-from muster.schedulers.joint.most_gpus import most_gpus
+from muster.schedulers.joint.room_by_type import room_by_type
 from tests.building import cluster_of, job, jobs_of, run
 
 _NODES = cluster_of(8, 8, 4, 4)
@@ -79,7 +79,7 @@ def test_gpus_beside_which_requests_fit_are_counted_by_type() -> None:
         needs = rng.integers(0, 3, (5, nodes["capacity"].shape[1])) * MICRO
         needs[:, GPU] = 0
         constraint, types = rng.integers(0, 2, 5), np.array([ANY_TYPE, 0, 1])
-        found = most_gpus(nodes, types, needs, allowed, constraint)
+        found = room_by_type(nodes, types, needs, allowed, constraint)
         assert found.tolist() == [
             [
                 by_counting(nodes, each, need, allowed[which])

@@ -25,8 +25,8 @@ from muster.schedulers.joint.modelled_speeds import (
     modelled_speeds,
     of_type,
 )
-from muster.schedulers.joint.most_gpus import most_gpus
 from muster.schedulers.joint.preferred_nodes import with_preferred_nodes
+from muster.schedulers.joint.room_by_type import room_by_type
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 from muster.schedulers.placement.reachable import within_reach
 from muster.speed.network.forms import Forms
@@ -78,15 +78,10 @@ def chooses_type(snapshot: Snapshot) -> Bools:
     It does for those whose model states a speed on some type or of which speeds are learned, and where places differ
     for gangs that no machine holds.
     """
-    jobs, names, types = snapshot.jobs, snapshot.cluster.gpu_types, types_of(snapshot).tolist()
-    if len(types) == 1:
-        return np.zeros(len(jobs), np.bool_)
-    counts = [
-        snapshot.size_speeds is not None
-        or (model is not None and any(model.speed_on(names[each]) is not None for each in types))
-        for model in snapshot.table.models
-    ]
-    chooses: Bools = np.array(counts)[jobs.model]
+    jobs = snapshot.jobs
+    states_some = np.array(_states_speed(snapshot, types_of(snapshot)).any(axis=0))
+    chooses: Bools = states_some[jobs.model]
+    chooses |= snapshot.size_speeds is not None
     if places_differ(snapshot, jobs.gpus):
         chooses |= jobs.gpus > snapshot.ledger.books.nodes["gpus"].max()
     return chooses & has_types(snapshot)
@@ -328,7 +323,7 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
     elastic, asked = jobs.elastic[at], jobs.gpus[at]
     few = np.where(elastic, jobs.min_gpus[at], asked)
     books, asks = given.snapshot.ledger.books, jobs.requested_per_gpu[at]
-    room = most_gpus(books.nodes, types, asks, given.gangs.node_allowed, given.gangs.constraint[at])
+    room = room_by_type(books.nodes, types, asks, given.gangs.node_allowed, given.gangs.constraint[at])
     many = np.maximum(few, np.minimum(np.where(elastic, jobs.max_gpus[at], asked), room[0]))
     stated = _stated_types(given, types)[:, jobs.model[at]] & (room >= few)
     stated[0] = ~stated.any(axis=0)
@@ -391,18 +386,23 @@ def _have_even_places(given: AllocationInput, sizes: TypedSizes) -> Bools:
 
 def _stated_types(given: AllocationInput, types: Ints) -> Bools:
     """Return by type, then by model, whether the model states its speed there, or for none; not for `ANY_TYPE`."""
-    names = given.snapshot.cluster.gpu_types
-    stated = np.array(
+    stated = _states_speed(given.snapshot, types)
+    stated |= ~stated.any(axis=0) & (types != ANY_TYPE)[:, None]
+    return stated
+
+
+def _states_speed(snapshot: Snapshot, types: Ints) -> Bools:
+    """Return by type, then by model, whether the model states its speed there."""
+    names = snapshot.cluster.gpu_types
+    return np.array(
         [
             [
                 each != ANY_TYPE and model is not None and model.speed_on(names[each]) is not None
-                for model in given.snapshot.table.models
+                for model in snapshot.table.models
             ]
             for each in types.tolist()
         ]
     )
-    stated |= ~stated.any(axis=0) & (types != ANY_TYPE)[:, None]
-    return stated
 
 
 def known_seconds(given: AllocationInput, sizes: TypedSizes, machines: Ints | None = None) -> Floats:

@@ -9,7 +9,9 @@ from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Ints, NodeArray
 from muster.schedulers.joint.modelled_speeds import is_type
 
 
-def most_gpus(nodes: NodeArray, types: Ints, requested: Ints, node_allowed: Bools, constraint: Ints) -> Ints:
+def room_by_type(
+    nodes: NodeArray, types: Ints, requested: Ints, node_allowed: Bools, constraint: Ints
+) -> Ints:
     """Return by type, then by job, the GPUs of its nodes beside which there is what it requests for each.
 
     `requested` has a row for each job, by GPU; `node_allowed` one for each constraint.
