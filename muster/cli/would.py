@@ -19,8 +19,6 @@ from muster.problems import ErrorCollector, InputError, Problem
 if TYPE_CHECKING:
     from muster.advise.would import Shape
 
-_DRAWS_OF_A_LOG = 40
-
 
 @dataclass(frozen=True)
 class JobShapeFlags:
@@ -94,6 +92,7 @@ def would(
     from muster.advise.would import check_shape, in_default_partition, queue_at, without_away, would_start
     from muster.cli.progress import noted_if_slow
     from muster.formatting import counted
+    from muster.simulation.start_estimates import DRAWS
     from muster.units import seconds_of
 
     live = log is None and source.source is None and cluster is None
@@ -124,7 +123,7 @@ def would(
     if now is None and site.away:
         print(f"{cluster}: nothing starts on {', '.join(sorted(site.away))}", file=sys.stderr)
         site = without_away(site)
-    state, draws = queue_at(site, now), _DRAWS_OF_A_LOG if draws is None else draws
+    state, draws = queue_at(site, now), DRAWS if draws is None else draws
     shapes = [shape, *shape.smaller()]
     with noted_if_slow(
         f"The log's queue is simulated {draws:,} times for each of {counted(len(shapes), 'shape')}"
