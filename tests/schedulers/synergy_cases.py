@@ -40,17 +40,19 @@ def round_of(
     jobs: Sequence[tuple[str, int]],
     models: Mapping[str, Model] | None = None,
     pins: Sequence[str] = (),
+    asks: Sequence[Mapping[str, float]] = (),
 ) -> Round:
     """All jobs (model, GPUs) at once, in this order; chosen are those whose GPUs fit by the walk.
 
-    `pins` are the constraints of the jobs, in the same order, "" or left out for none.
+    `pins` are the constraints of the jobs, in the same order, "" or left out for none; `asks` the CPUs and memory that
+    they request.
     """
     known = synergy_models() if models is None else models
-    pinned = [*pins, *[""] * len(jobs)]
+    pinned, requested = [*pins, *[""] * len(jobs)], [*asks, *[{}] * len(jobs)]
     trace = jobs_of(
         *(
-            job(0.0, 3600.0, gpus=gpus, model=model, constraint=pin)
-            for (model, gpus), pin in zip(jobs, pinned, strict=False)
+            job(0.0, 3600.0, gpus=gpus, model=model, constraint=pin, **ask)
+            for (model, gpus), pin, ask in zip(jobs, pinned, requested, strict=False)
         )
     )
     table = job_table(trace, cluster, known, {})

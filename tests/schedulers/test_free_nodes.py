@@ -41,9 +41,18 @@ class Problem:
     splits_freely: bool
 
 
+REQUESTS = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {"cpus": st.sampled_from([0.5, 2.0, 4.0]), "memory_gb": st.sampled_from([10.0, 80.0])}
+    ),
+)
+"""What jobs request beside each GPU."""
+
+
 @st.composite
 def problems(draw: st.DrawFn, most_nodes: int = 9) -> Problem:
-    """Nodes of one kind or of several, some of each taken; jobs with constraints, nodes of their own and weights."""
+    """Nodes of one kind or of several, some of each taken; jobs with constraints, homes, requests and weights."""
     count = draw(st.integers(1, most_nodes))
     sizes = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=count, max_size=count))
     cluster = cluster_of(*(sizes if draw(st.booleans()) else [4] * count))
@@ -57,7 +66,12 @@ def problems(draw: st.DrawFn, most_nodes: int = 9) -> Problem:
         )
     )
     models = {name: draw(monotone_models()) for name in MODELS}
-    case = round_of(cluster, jobs, models)
+    per_gpu = draw(st.lists(REQUESTS, min_size=len(jobs), max_size=len(jobs)))
+    asks = [
+        {name: amount * gpus for name, amount in each.items()}
+        for (_, gpus), each in zip(jobs, per_gpu, strict=True)
+    ]
+    case = round_of(cluster, jobs, models, asks=asks)
     with case.snapshot.transaction() as transaction:
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -264,10 +278,9 @@ def in_steps(problem: Problem, order: Sequence[int]) -> None:
 
 def has_free_node(problem: Problem, at: int) -> bool:
     """Whether a node has the least that a job needs."""
-    gangs, free = problem.gangs, problem.draft.free
-    need = gangs.demands.fair[gangs.classes[at]][gangs.kind_of_node] * gangs.gpus[at]
-    fits = (free[:, 0] >= gangs.gpus[at]) & (need[:, 1:] <= free[:, 1:]).all(axis=1)
-    return bool((fits & gangs.node_allowed[gangs.constraint[at]]).any())
+    gangs = problem.gangs
+    fits = (fit(problem, at, node, gangs.demands.fair) for node in range(len(problem.draft.free)))
+    return any(count >= gangs.gpus[at] for count in fits)
 
 
 @given(problems(), st.data())
