@@ -141,13 +141,7 @@ def test_a_failing_sweep_names_file_and_line(tmp_path: Path, trace: Path) -> Non
     assert "mine.py:8: in key: ZeroDivisionError" in failed.err
 
 
-ALWAYS_NOW = """\
-import numpy as np
-from muster.schedulers import reasons
-from muster.cluster.ledger import NO_CHANGES
-from muster.schedulers.contract import Decision
-
-class Mine:
+OF_A_WHOLE_SCHEDULER = """\
     name = "mine"
 
     def describe(self):
@@ -155,7 +149,15 @@ class Mine:
 
     def initial(self, cluster):
         return None
+"""
+ALWAYS_NOW = f"""\
+import numpy as np
+from muster.schedulers import reasons
+from muster.cluster.ledger import NO_CHANGES
+from muster.schedulers.contract import Decision
 
+class Mine:
+{OF_A_WHOLE_SCHEDULER}
     def decide(self, view, state):
         nothing = np.zeros(len(view.jobs))
         codes = np.full(len(view.jobs), reasons.NO_GPUS)
@@ -196,20 +198,13 @@ def test_a_policy_that_stops_the_clock_is_named(
     assert not (tmp_path / "out").exists()
 
 
-HELPER = """\
+HELPER = f"""\
 import numpy as np
 from muster.schedulers.contract import Proposal
 from muster.schedulers.parts import Order
 
 class Base:
-    name = "mine"
-
-    def describe(self):
-        return {"name": self.name, "parts": {}, "settings": {}, "needs": []}
-
-    def initial(self, cluster):
-        return None
-
+{OF_A_WHOLE_SCHEDULER}
     def decide(self, view, state):
         with view.transaction() as transaction:
             return self.decided(Proposal.blank(transaction, len(view.jobs))), state

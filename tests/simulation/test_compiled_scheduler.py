@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.ledger_arrays import ROWS_USED
+from muster.cluster.ledger_arrays import ROWS_USED, Books
 from muster.schedulers import registry
 from muster.schedulers.backfill.reserving import ReservingScheduler
 from muster.schedulers.composed import Composed
@@ -216,43 +216,36 @@ def test_jobs_that_ended_ask_for_no_decision(order: str, monkeypatch: pytest.Mon
     assert asked[0] == asked[1]
 
 
+@pytest.fixture
+def books(monkeypatch: pytest.MonkeyPatch) -> list[Books]:
+    """The books of each run at its end; they have just the room that was reserved."""
+    kept: list[Books] = []
+
+    class Measured(SimulationEngine):
+        def run(self, progress: Callable[[Progress], None] | None = None) -> None:
+            super().run(progress)
+            kept.append(self.ledger.books)
+
+    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Measured)
+    monkeypatch.setattr("muster.cluster.ledger._grown", just_enough)
+    return kept
+
+
 @pytest.mark.parametrize(
     ("name", "compiled"),
     [("priority+spread", True), ("priority+spread", False), ("priority+least-loss", False)],
 )
-def test_there_is_room_for_what_is_put_back_in_vain(
-    name: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_is_room_for_what_is_put_back_in_vain(name: str, compiled: bool, books: list[Books]) -> None:
     """Stopped gangs of 100 rows look for their places while others hold every GPU, a row each."""
-    room: list[tuple[int, int]] = []
-
-    class Measured(SimulationEngine):
-        def run(self, progress: Callable[[Progress], None] | None = None) -> None:
-            super().run(progress)
-            room.append((int(self.ledger.books.totals[ROWS_USED]), len(self.ledger.books.rows)))
-
-    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Measured)
-    monkeypatch.setattr("muster.cluster.ledger._grown", just_enough)
     trace = jobs_of(*(job(100 * at, 1000, gpus=100, priority=1.0 * at) for at in (0, 0, 1, 1)))
     scheduler = registry.build(name)
     simulate(trace, cluster_of(*[2] * 100), scheduler if compiled else in_python(scheduler), Options())
-    [(used, rows)] = room
-    assert used <= rows
+    assert books[0].totals[ROWS_USED] <= len(books[0].rows)
 
 
 @pytest.mark.parametrize("allocation", ["tune", "tune-plus", "joint"])
-def test_there_is_room_for_many_jobs_without_gpus(allocation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_room_for_many_jobs_without_gpus(allocation: str, books: list[Books]) -> None:
     """More of them start at once on one node than it and its GPUs have rows."""
-    room: list[tuple[int, int]] = []
-
-    class Measured(SimulationEngine):
-        def run(self, progress: Callable[[Progress], None] | None = None) -> None:
-            super().run(progress)
-            room.append((int(self.ledger.books.totals[ROWS_USED]), len(self.ledger.books.rows)))
-
-    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Measured)
-    monkeypatch.setattr("muster.cluster.ledger._grown", just_enough)
     trace = jobs_of(job(0, 10), *(job(0, 10, gpus=0, cpus=0.01, memory_gb=0.01) for _ in range(70)))
     simulate(trace, cluster_of(2), registry.build(f"las+{allocation}"), Options())
-    [(used, rows)] = room
-    assert used <= rows
+    assert books[0].totals[ROWS_USED] <= len(books[0].rows)
