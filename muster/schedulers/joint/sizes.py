@@ -75,12 +75,13 @@ def gains_from_type(snapshot: Snapshot) -> Bools:
 def chooses_type(snapshot: Snapshot) -> Bools:
     """Which jobs may have several types of GPU, and it may count which of them they have.
 
-    It does for those whose model states a speed on some type or of which speeds are learned, and where places differ
-    for gangs that no machine holds.
+    It does for those whose model says what they need of CPUs and memory, of which nodes of each type have their own,
+    or states a speed on some type, or of which speeds are learned; and where places differ for gangs that no machine
+    holds.
     """
     jobs = snapshot.jobs
     states_some = np.array(_states_speed(snapshot, types_of(snapshot)).any(axis=0))
-    chooses: Bools = states_some[jobs.model]
+    chooses: Bools = states_some[jobs.model] | ~snapshot.resource_profiles.says_nothing_of(jobs.model)
     chooses |= snapshot.size_speeds is not None
     if places_differ(snapshot, jobs.gpus):
         chooses |= jobs.gpus > snapshot.ledger.books.nodes["gpus"].max()
