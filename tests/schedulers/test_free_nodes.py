@@ -41,7 +41,7 @@ class Problem:
     splits_freely: bool
 
 
-REQUESTS = st.one_of(
+REQUESTS: st.SearchStrategy[dict[str, float]] = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
         {"cpus": st.sampled_from([0.5, 2.0, 4.0]), "memory_gb": st.sampled_from([10.0, 80.0])}
