@@ -155,15 +155,19 @@ def main() -> None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
     if (arguments.shared_speeds or arguments.moves_pause) and arguments.ground not in LEARNING:
         parser.error("--shared-speeds and --moves-pause: only on the grounds elastic and elastic-further")
-    if arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.scheduler:
+    own_schedulers = arguments.ground in ("dally", "dally-tuning", "everyday") and arguments.table is None
+    if own_schedulers and arguments.scheduler:
         parser.error(f"--scheduler: the ground {arguments.ground} compares its own schedulers")
     if (
         arguments.ground in ("dally-tuning", "everyday", "shares", *elastic_sizes.GROUNDS, *WORLDS)
         and arguments.table
     ):
         parser.error(f"--table: the ground {arguments.ground} has none but its own")
+    line = None
     for line in _lines(arguments):
         print(line, flush=True)
+    if line is None:
+        parser.error(f"the ground {arguments.ground} has no input whose name has --only {arguments.only!r}")
 
 
 def _lines(given: argparse.Namespace) -> Iterator[str]:

@@ -112,3 +112,21 @@ def test_a_ground_without_such_a_table_refuses_it(
     with pytest.raises(SystemExit, match="2"):
         main()
     assert f"--table: the ground {ground} has none but its own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        (["--table", "ablations"], "no input whose name has --only 'none'"),
+        ([], "compares its own schedulers"),
+    ],
+)
+def test_dally_takes_orders_for_its_tables(
+    more: list[str], refused: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tables were of one order, whichever was named; and nothing was said where nothing ran."""
+    words = ["joint", "--ground", "dally", "--reference", ".", "--scheduler", "las", "--only", "none", *more]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert refused in " ".join(capsys.readouterr().err.split())
