@@ -49,6 +49,8 @@ _REFUSALS = {
     b.UNFIT_AMOUNT: "the node has less of a resource free",
     b.UNFIT_EVEN: "the engine gives a job as many GPUs on each of its nodes",
 }
+_SPARE = 4_096
+"""Records beside twice what is needed: where a decision writes more than was reserved for it, it writes here."""
 _AMOUNTS = ("cpus", "memory_gb", "storage_gb_per_s")
 
 
@@ -469,6 +471,6 @@ def gpu_ids(mask: int) -> tuple[int, ...]:
 def _grown(array: Structured[ColumnT], needed: int) -> Structured[ColumnT]:
     if needed <= len(array):
         return array
-    grown: Structured[ColumnT] = zero_records(max(needed, 2 * len(array)), array.dtype)
+    grown: Structured[ColumnT] = zero_records(2 * needed + _SPARE, array.dtype)
     grown[: len(array)] = array
     return grown

@@ -321,6 +321,13 @@ def test_transactions_do_not_overlap() -> None:
         transaction.put(0, [NodeAllocation(0, (0,))])
 
 
+def test_what_is_written_beside_the_room_harms_nothing() -> None:
+    """Compiled code does not look whether its caller reserved enough, and once wrote over the memory of others."""
+    books = Ledger(cluster_of(8), 1).reserve(200, 100)
+    assert len(books.rows) >= 4 * 200
+    assert len(books.journal) >= 4 * 100
+
+
 def test_a_decision_has_room_for_a_gang_put_back_in_vain() -> None:
     """One gang has all GPUs, a row each, another one gets them, and the first looks for its own again."""
     nodes = 100
