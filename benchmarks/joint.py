@@ -107,6 +107,19 @@ def elastic(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
     return replace(trace, jobs=trace.jobs.with_columns(min_gpus=least, max_gpus=most)), cluster
 
 
+def on_types(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
+    """Synergy's models, each 1.2 to 3 times as fast on the nodes of one half as on those of the other."""
+    rng = np.random.default_rng(0)
+    jobs = columns(arrivals, rng)
+    models = dict(synergy_models())
+    for nth, (name, model) in enumerate(sorted(models.items())):
+        faster = tuple(tuple(speed * (1.2 + 0.2 * nth) for speed in row) for row in model.speed)
+        models[name] = replace(model, gpu_type="v100", on_gpu_type=(("a100", faster),))
+    named = rng.choice(sorted(models), len(jobs["gpus"]))
+    trace = trace_of({"job_id": np.arange(len(named)), **jobs, "model": named}, "a full cluster", models)
+    return trace, parse_cluster(f"{nodes // 2}x8v100,24cpu,500gb+{nodes // 2}x8a100,32cpu,500gb")
+
+
 def requesting(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluster]:
     """Jobs of no model as in the logs of real sites: each states CPUs and memory of its own, and GPUs are idle."""
     rng = np.random.default_rng(0)
@@ -133,6 +146,7 @@ def on_network(nodes: int, arrivals: Mapping[float, int]) -> tuple[Trace, Cluste
 
 WORLDS = {
     "servers": on_servers,
+    "types": on_types,
     "requests": requesting,
     "elastic": elastic,
     "network": on_network,

@@ -130,7 +130,7 @@ def test_concave_jobs_get_the_most_worth_for_all_gpus(gains: list[list[int]], gp
     sizes = np.concatenate([np.arange(1, len(rows) + 1) for rows in gains])
     worth = np.concatenate([np.cumsum(rows) for rows in falling])
     options = SizeOptions(TypedSizes(at, sizes, np.full(len(at), ANY_TYPE)), worth)
-    taken = best_sizes(options, np.array([ANY_TYPE]), np.array([gpus]))
+    taken = best_sizes(options, np.array([ANY_TYPE]), np.array([gpus])).rows
     assert sizes[taken].sum() <= gpus
     assert len(set(at[taken].tolist())) == len(taken)
     best = np.sort(np.concatenate(falling))[::-1][:gpus].sum()
@@ -359,7 +359,7 @@ def test_prices_by_type_are_near_the_best_assignment() -> None:
         jobs, room = int(rng.integers(1, 9)), rng.integers(1, 5, 2)
         worth = rng.uniform(0.1, 5.0, (jobs, 2))
         sizes = TypedSizes(np.repeat(np.arange(jobs), 2), np.ones(2 * jobs, np.int64), np.tile(types, jobs))
-        taken = best_sizes(SizeOptions(sizes, worth.reshape(-1)), types, room)
+        taken = best_sizes(SizeOptions(sizes, worth.reshape(-1)), types, room).rows
         assert len(set(sizes.at[taken].tolist())) == len(taken)
         assert (np.bincount(sizes.gpu_type[taken], minlength=2) <= room).all()
         columns = np.repeat(worth, room, axis=1)
@@ -379,7 +379,7 @@ def test_sizes_within_limits_are_close_to_the_best() -> None:
         power = rng.uniform(0.3, 1.0, (jobs, 1))
         worth = (rng.uniform(0.5, 2.0, (jobs, 1)) * np.arange(1, 9) ** power).reshape(-1)
         options = SizeOptions(TypedSizes(at, size + 1, np.full(len(at), ANY_TYPE)), worth)
-        taken = best_sizes(options, np.array([ANY_TYPE]), np.array([gpus]), [limit])
+        taken = best_sizes(options, np.array([ANY_TYPE]), np.array([gpus]), [limit]).rows
         assert len(set(at[taken].tolist())) == len(taken)
         assert (limit.usage(at[taken], size[taken] + 1).sum(axis=0) <= limit.left).all()
         rows = np.vstack([*(at == each for each in range(jobs)), size + 1, *limit.usage(at, size + 1).T])
@@ -398,7 +398,7 @@ def test_groups_have_their_shares_before_others_get_more() -> None:
         rows = (gpus <= most) | (group[at] == 0)
         options = SizeOptions(TypedSizes(at, gpus, np.full(len(at), ANY_TYPE)), worth).rows(rows)
         share = GpuLimits(group, np.zeros(4), np.array([8.0, 8.0]))
-        taken = best_sizes(options, np.array([ANY_TYPE]), np.array([16]), (), [share])
+        taken = best_sizes(options, np.array([ANY_TYPE]), np.array([16]), (), [share]).rows
         assert options.sizes.at[taken].tolist() == [0, 1, 2, 3]
         assert options.sizes.gpus[taken].tolist() == expected
 
@@ -417,10 +417,27 @@ def test_gangs_alike_on_all_types_fill_each_of_them() -> None:
             * np.where(alike, 1.0, rng.uniform(1, 7, (jobs, 3)))
         )
         sizes = TypedSizes(np.repeat(np.arange(jobs), 3), np.repeat(gpus, 3), np.tile(types, jobs))
-        taken = best_sizes(SizeOptions(sizes, each.reshape(-1)), types, room)
+        taken = best_sizes(SizeOptions(sizes, each.reshape(-1)), types, room).rows
         assert (np.bincount(sizes.gpu_type[taken], sizes.gpus[taken], 3) <= room).all()
         reached.append(each.reshape(-1)[taken].sum() / most_worth(each, gpus, room))
     assert np.mean(reached) >= 0.999
+
+
+@pytest.mark.parametrize("elsewhere", [1, 3])
+def test_many_jobs_have_sizes_near_the_best(elsewhere: int) -> None:
+    """400 jobs on one of two types or another, and prices as they were on as many types, or on another number."""
+    rng, types, room = np.random.default_rng(4), np.arange(2), np.array([600, 500])
+    gpus = rng.choice([1, 2, 4, 8, 16], 400)
+    worth = gpus[:, None] * rng.uniform(0.3, 1.0, (400, 1)) * rng.uniform(1, 3, (400, 2))
+    sizes = TypedSizes(np.repeat(np.arange(400), 2), np.repeat(gpus, 2), np.tile(types, 400))
+    options = SizeOptions(sizes, worth.reshape(-1))
+    best = most_worth(worth, gpus, room)
+    first = best_sizes(options, types, room)
+    assert first.prices is not None
+    for near in (first.prices, np.ones(elsewhere), 0 * first.prices):
+        taken = best_sizes(options, types, room, near=near).rows
+        assert (np.bincount(sizes.gpu_type[taken], sizes.gpus[taken], 2) <= room).all()
+        assert options.worth[taken].sum() >= 0.999 * best
 
 
 def most_worth(worth: Floats, gpus: Ints, room: Ints) -> float:

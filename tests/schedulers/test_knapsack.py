@@ -25,6 +25,7 @@ from muster.schedulers.admission.knapsack.relaxation import SAMPLE, SAMPLED_FROM
 from tests.schedulers.knapsack_cases import smd_columns, smd_jobs, synergy_shape
 
 EXACT = SolverEffort(gap=0.0, nodes=100_000)
+GOOD_ENOUGH = SolverEffort(gap=1e-3)
 some = settings(max_examples=100, deadline=None)
 
 
@@ -186,6 +187,27 @@ def test_an_incumbent_is_never_made_worse(seed: int, effort: SolverEffort) -> No
     again = choose(columns, capacity, effort, incumbent=best.chosen)
     assert_sound(again, columns, capacity)
     assert again.value >= best.value - 1e-9
+
+
+@pytest.mark.parametrize("must", [0.0, 0.5])
+@pytest.mark.parametrize("is_near", [True, False])
+def test_near_prices_are_used_where_they_are_near(is_near: bool, must: float) -> None:
+    """A question of 400 groups, and the prices of 390 of them in as much of the capacity, or ten times as high."""
+    columns = random_columns(np.random.default_rng(6), 400, 6, 2, must, whole=False)
+    capacity = np.array([180.0, 170.0])
+    fewer = columns.group < 390
+    before = Columns(
+        columns.group[fewer], columns.profit[fewer], columns.usage[fewer], columns.must_choose[:390]
+    )
+    near = prices_of(before, capacity * 390 / 400) * (1 if is_near else 10)
+    selection = choose(columns, capacity, GOOD_ENOUGH, near=near)
+    assert_sound(selection, columns, capacity)
+    assert selection.gap <= GOOD_ENOUGH.gap
+    assert (selection.prices == pytest.approx(near)) == is_near
+    if is_near:
+        best = choose(columns, capacity)
+        again = choose(columns, capacity, GOOD_ENOUGH, best.chosen, near)
+        assert again.value >= best.value > selection.value
 
 
 @pytest.mark.parametrize("case", ["Synergy, exactly one", "Synergy, at most one", "SMD"])

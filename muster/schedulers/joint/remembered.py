@@ -22,6 +22,8 @@ class Remembered:
     """The last ones in which all jobs were placed again."""
     looked_for: LookedFor | None = None
     """On a network, for which jobs other places were last looked for."""
+    prices: Floats | None = None
+    """What one more GPU of each type was worth when sizes were last chosen by a knapsack."""
 
     def again_may_be_worth(self, given: AllocationInput, sizes: TypedSizes, most: Floats) -> float:
         """Return what plans in which all jobs are placed again may be worth; `most` counts each job, by position."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
 from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.workers_and_servers.smd import EXACT
+
+_MANY, _FOR_MANY = 300, replace(EXACT, gap=1e-3)
+"""From so many jobs on a choice is good enough that is within a thousandth of the best."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,34 +36,44 @@ class SizeOptions:
         return SizeOptions(self.sizes, self.worth + above * first)
 
 
+class ChosenSizes(NamedTuple):
+    """The rows taken, ascending, and what one more GPU of each type is worth; None: no knapsack was solved."""
+
+    rows: Ints
+    prices: Floats | None = None
+
+
 def best_sizes(
     options: SizeOptions,
     types: Ints,
     gpus: Ints,
     limits: Sequence[GpuLimits] = (),
     shares: Sequence[GpuLimits] = (),
-) -> Ints:
+    near: Floats | None = None,
+) -> ChosenSizes:
     """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
 
     On one type by the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains
     most. On several types, and where that is beyond a limit, by a knapsack: no prices part jobs that are worth as much
-    on each type. Groups have their shares first; what they leave goes to any of them.
+    on each type. Groups have their shares first; what they leave goes to any of them. `near`: prices of before.
     """
     sizes = options.sizes
     if not len(sizes.at):
-        return np.zeros(0, np.int64)
+        return ChosenSizes(np.zeros(0, np.int64))
     starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
     if len(types) == 1:
         taken = _at_one_price(options, starts, int(gpus[0]))
         taken = _with_rest(options, taken, int(gpus[0] - sizes.gpus[taken].sum()))
         at, held = sizes.at[taken], sizes.gpus[taken]
         if all(limit.allows(at, held) for limit in (*limits, *shares)):
-            return taken
-    taken = _by_knapsack(options, types, gpus, (*limits, *shares))
+            return ChosenSizes(taken)
+    chosen = _by_knapsack(options, types, gpus, (*limits, *shares), near=near)
     if not shares:
-        return taken
-    rows = np.flatnonzero(_no_less(sizes, taken))
-    return rows[_by_knapsack(options.rows(rows), types, gpus, limits, np.searchsorted(rows, taken))]
+        return chosen
+    rows = np.flatnonzero(_no_less(sizes, chosen.rows))
+    before = np.searchsorted(rows, chosen.rows)
+    more = _by_knapsack(options.rows(rows), types, gpus, limits, before, near=chosen.prices)
+    return chosen._replace(rows=rows[more.rows])
 
 
 def _no_less(sizes: TypedSizes, taken: Ints) -> Bools:
@@ -73,8 +87,14 @@ def _no_less(sizes: TypedSizes, taken: Ints) -> Bools:
 
 
 def _by_knapsack(
-    options: SizeOptions, types: Ints, gpus: Ints, limits: Sequence[GpuLimits], before: Ints | None = None
-) -> Ints:
+    options: SizeOptions,
+    types: Ints,
+    gpus: Ints,
+    limits: Sequence[GpuLimits],
+    before: Ints | None = None,
+    *,
+    near: Floats | None,
+) -> ChosenSizes:
     """Return the rows of most worth within GPUs and limits; jobs of which a row was taken before have one."""
     sizes = options.sizes
     starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
@@ -89,8 +109,11 @@ def _by_knapsack(
         incumbent = np.full(len(starts), NOTHING)
         incumbent[group[before]] = before
     columns = Columns(group, options.worth, usage[:, binds].astype(np.float64), must)
-    rows = choose(columns, capacity[binds], EXACT, incumbent).chosen
-    return np.sort(rows[rows != NOTHING])
+    many, prices = len(starts) >= _MANY, None
+    if many and near is not None and len(near) == len(types):  # Else a type of GPU came.
+        prices = np.concatenate([near, np.zeros(len(capacity) - len(types))])[binds]
+    choice = choose(columns, capacity[binds], _FOR_MANY if many else EXACT, incumbent, prices)
+    return ChosenSizes(np.sort(choice.chosen[choice.chosen != NOTHING]), choice.prices[: len(types)])
 
 
 def _at_one_price(options: SizeOptions, starts: Ints, gpus: int) -> Ints:

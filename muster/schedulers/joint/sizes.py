@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from muster.schedulers.joint.modelled_speeds import (
     of_type,
 )
 from muster.schedulers.joint.preferred_nodes import with_preferred_nodes
+from muster.schedulers.joint.remembered import NOTHING, Remembered
 from muster.schedulers.joint.room_by_type import room_by_type
 from muster.schedulers.joint.size_choice import SizeOptions, best_sizes
 from muster.schedulers.placement.reachable import within_reach
@@ -214,7 +216,11 @@ def sizes_for_all(
     types, sizes = types_of(given.snapshot), options.sizes
     left = _gpus_left(given, types)
     goes_on = given.snapshot.jobs.running[sizes.at] & (not given.stops_jobs)
-    taken = best_sizes(options.with_first(goes_on) if goes_on.any() else options, types, left, limits, shares)
+    known: Remembered = given.proposal.remembered or NOTHING
+    counted = options.with_first(goes_on) if goes_on.any() else options
+    taken, prices = best_sizes(counted, types, left, limits, shares, known.prices)
+    if prices is not None:
+        given.proposal.remembered = replace(known, prices=prices)
     at, gpus, gpu_type = present_sizes(given)
     left = left - _used(sizes.rows(taken), types)
     if len(types) > 1:

@@ -68,6 +68,12 @@ class SolverTable:
         """The profit of a choice (a column of each group), in the caller's unit."""
         return float(self.profit[choice].sum()) * self.profit_unit
 
+    def bound_at(self, prices: FloatArray) -> float:
+        """What no choice can have more profit than, by these prices (Lagrange), in the caller's unit."""
+        reduced = self.profit - self.usage @ prices
+        most = float(reduced[self.best_of_each_group(reduced)].sum())
+        return (float(self.capacity @ prices) + most) * self.profit_unit
+
     def fits(self, choice: IntArray) -> bool:
         """Whether a choice stays within the capacity, but for rounding of the sum."""
         return bool(np.all(self.usage[choice].sum(axis=0) <= self.capacity + ROUNDING))

@@ -10,6 +10,9 @@ def best_of_each(score: Floats, starts: Ints) -> Ints: ...
 def entries_of(
     group: Ints, usage: Floats, columns: Ints, groups: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]: ...
+def served_in_order(
+    group: Ints, usage: Floats, capacity: Floats, choice: Ints, columns: Ints, rounding: float
+) -> Ints: ...
 def given_out(
     group: Ints,
     profit: Floats,

@@ -135,6 +135,29 @@ cdef void _keep_gainful(Table* table, int64_t* choice, vector[int64_t]* columns)
     columns.resize(kept)
 
 
+def served_in_order(group, usage, capacity, choice, columns, double rounding):
+    """The choice after each column, in their order, took the place of its group's if what is left is enough for it."""
+    cdef Ints some = ints(columns)
+    cdef int64_t* group_of = ints(group).at
+    cdef double* used = floats(usage).at
+    cdef int64_t resources = capacity.shape[0], at, resource, column, before
+    cdef bint fits
+    left = capacity + rounding - usage[choice].sum(axis=0)
+    result = choice.copy()
+    cdef double* free = floats(left).at
+    cdef int64_t* taken = ints(result).at
+    for at in range(some.size):
+        column, before = some.at[at], taken[group_of[some.at[at]]]
+        fits = True
+        for resource in range(resources):
+            fits &= used[column * resources + resource] - used[before * resources + resource] <= free[resource]
+        if fits:
+            for resource in range(resources):
+                free[resource] -= used[column * resources + resource] - used[before * resources + resource]
+            taken[group_of[column]] = column
+    return result
+
+
 def given_out(group, profit, usage, capacity, choice, score, double rounding):
     """The choice after what is left was given to the groups that gain from it, by score, until none does."""
     cdef Table table

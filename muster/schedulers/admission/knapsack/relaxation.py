@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import highspy
@@ -31,19 +32,27 @@ class Relaxation:
     """The columns of the restricted program."""
     share: FloatArray
     """How much of each active column is taken."""
-    nothing_short: bool = False
-    """Whether each group has its best column, and something of each resource is left."""
 
 
-def relax(table: SolverTable, also: IntArray) -> Relaxation:
-    """Solve the relaxation; `also` are columns to start with (an incumbent's)."""
+def where_nothing_is_short(table: SolverTable) -> Relaxation | None:
+    """The relaxation where each group has its best column, and something of each resource is left."""
     best = table.best_of_each_group(table.profit)
-    if table.leaves_some(best):  # What is not used up has no price.
-        no_prices = np.zeros(table.capacity.size)
-        return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size), True)
+    if not table.leaves_some(best):
+        return None
+    no_prices = np.zeros(table.capacity.size)  # What is not used up has no price.
+    return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size))
+
+
+def relax(table: SolverTable, also: IntArray, likely: FloatArray | None = None) -> Relaxation:
+    """Solve the relaxation; `also` are columns to start with (an incumbent's), `likely` prices that may be near."""
+    found = where_nothing_is_short(table)
+    if found is not None:
+        return found
+    if likely is None:
+        *_, likely = np.zeros(table.capacity.size), *prices_of_samples(table)
     cheapest = table.cheapest
-    likely = table.best_of_each_group(table.profit - table.usage @ _likely_prices(table))
-    program = _Program(table, np.concatenate([cheapest, likely, also]))
+    near = table.best_of_each_group(table.profit - table.usage @ likely)
+    program = _Program(table, np.concatenate([cheapest, near, also]))
     if not table.fits(cheapest):
         overrun, _ = program.generate(np.zeros_like(table.profit), overrun_cost=1.0)
         if overrun < -1e-7:
@@ -54,17 +63,20 @@ def relax(table: SolverTable, also: IntArray) -> Relaxation:
     return relaxation
 
 
-def _likely_prices(table: SolverTable) -> FloatArray:
-    """Prices to begin with: those of a sample of many groups in as large a part of the capacity; 0 for few groups.
+def prices_of_samples(table: SolverTable) -> Iterator[FloatArray]:
+    """Prices of ever larger samples of many groups, each in as large a part of the capacity; none for few groups.
 
     Where they are near the final ones, few columns have to be added: without them the work grows with the square of
     the number of groups.
     """
-    if table.groups >= SAMPLED_FROM:
-        sample = table.one_group_of(SAMPLE)
-        if sample.fits(sample.cheapest):
-            return relax(sample, np.zeros(0, np.int64)).prices
-    return np.zeros(table.capacity.size)
+    if table.groups < SAMPLED_FROM:
+        return
+    sample = table.one_group_of(SAMPLE)
+    if sample.fits(sample.cheapest):
+        likely = None
+        for likely in prices_of_samples(sample):
+            yield likely
+        yield relax(sample, np.zeros(0, np.int64), likely).prices
 
 
 _DUAL = int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyDual)

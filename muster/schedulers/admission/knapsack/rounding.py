@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muster.schedulers.admission.knapsack.columns import ROUNDING, FloatArray, IntArray, SolverTable
-from muster.schedulers.admission.knapsack.columns_core import given_out
+from muster.schedulers.admission.knapsack.columns_core import given_out, served_in_order
 from muster.schedulers.admission.knapsack.relaxation import Relaxation
 
 WHOLE = 1 - 1e-6
@@ -20,6 +20,21 @@ def floor(table: SolverTable, relaxation: Relaxation) -> IntArray | None:
     whole = relaxation.active[relaxation.share >= WHOLE]
     choice[table.group[whole]] = whole
     return choice if table.fits(choice) else _repaired(table, choice)
+
+
+def served_at(table: SolverTable, prices: FloatArray) -> IntArray | None:
+    """Give the groups their best ways at these prices, those first that gain most, as far as there is enough.
+
+    The others take their cheapest ones, and what is left is given out. None if those together do not fit.
+    """
+    if not table.fits(table.cheapest):
+        return None
+    reduced = table.profit - table.usage @ prices
+    best = table.best_of_each_group(reduced)
+    order = np.argsort(reduced[table.cheapest] - reduced[best], kind="stable")
+    usage = np.ascontiguousarray(table.usage)
+    some = served_in_order(table.group, usage, table.capacity, table.cheapest, best[order], ROUNDING)
+    return refilled(table, some, prices)
 
 
 def _repaired(table: SolverTable, choice: IntArray) -> IntArray | None:
