@@ -52,7 +52,8 @@ def set_impossible_aside(
         for job in np.flatnonzero((needed > room) | nowhere)
     }
     if REQUESTS in honours:
-        problems |= _too_large_requests(table, cluster, needed, problems)
+        whole: Bools = (asked["sync"] == RIGID) | (WORKERS_AND_SERVERS not in honours)
+        problems |= _too_large_requests(table, cluster, needed, whole.nonzero()[0], problems)
     if NODES in honours:
         problems |= _too_many_nodes(table, cluster, problems)
     if WORKERS_AND_SERVERS in honours:
@@ -111,13 +112,13 @@ class _Impossible:
 
 
 def _too_large_requests(
-    table: JobTable, cluster: Cluster, needed: Ints, known: Collection[int]
+    table: JobTable, cluster: Cluster, needed: Ints, whole: Ints, known: Collection[int]
 ) -> dict[int, _Impossible]:
-    """Jobs without workers whose `needed` GPUs fit, but not together with what they request beside them."""
+    """Those of the `whole` jobs, which are not sized, whose `needed` GPUs fit, but not with what they request."""
     asked = table.asked
     rows = np.column_stack([asked["constraint"], asked["gpus"], needed, asked["requested"]])
-    states = (asked["sync"] == RIGID) & (asked["requested"] > 0).any(axis=1)
-    requesting = np.setdiff1d(np.flatnonzero(states), np.array(sorted(known), np.int64))
+    states = whole[(asked["requested"][whole] > 0).any(axis=1)]
+    requesting = np.setdiff1d(states, np.array(sorted(known), np.int64))
     found: dict[int, _Impossible] = {}
     if not len(requesting):
         return found

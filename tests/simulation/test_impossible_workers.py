@@ -96,6 +96,16 @@ def test_a_scheduler_that_sizes_no_jobs_needs_all_gpus(scheduler: str) -> None:
     assert column(run(trace, cluster([(4, 64, 256)]), "fifo+joint"), "outcome") == ["completed"]
 
 
+@pytest.mark.parametrize("scheduler", ["fifo", "fifo-strict", "srtf+tune", "fifo+requested"])
+def test_a_scheduler_that_sizes_no_jobs_needs_all_requests(scheduler: str) -> None:
+    trace = jobs_of(sized_job(cpus=66.0), sized_job(cpus=64.0, submit_seconds=1.0))
+    with pytest.raises(InputError, match=r"cpus: found 66\.0; job 0 can never run"):
+        run(trace, cluster([(4, 64, 256)]), scheduler)
+    result = run(trace, cluster([(4, 64, 256)]), scheduler, skip_impossible=True)
+    assert column(result, "outcome") == ["refused", "completed"]
+    assert column(run(trace, cluster([(4, 64, 256)]), "fifo+joint"), "outcome") == ["completed"] * 2
+
+
 @pytest.mark.parametrize("scheduler", [*SIZING, "fifo"])
 @pytest.mark.parametrize("large", [{"worker_gpus": 8, "gpus": 8}, {"nic_gb_per_s": 2.0}])
 def test_a_job_without_a_node_is_left_out(scheduler: str, large: dict[str, Any]) -> None:
