@@ -222,7 +222,7 @@ class Composed:
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
         (still_waiting,) = codes.nonzero()
-        if len(still_waiting) or not self._stable_when_queue_empty:
+        if len(still_waiting) or (count > 0 and not self._stable_when_queue_empty):
             plan.wake_on = Trigger.ALL
             keys = np.asarray(keys, np.float64)
             self._promise(snapshot, plan, keys, memory, still_waiting, until)

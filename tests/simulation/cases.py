@@ -63,7 +63,7 @@ class WatchedEngine(SimulationEngine):
     def _decide(self, now: float) -> None:
         super()._decide(now)
         self._look()
-        assert len(self.decision_seconds) < self.DECISIONS_AT_MOST, "this run does not end"
+        assert len(self._decision_seconds) < self.DECISIONS_AT_MOST, "this run does not end"
         assert self._repeats <= self.REPEATS_AT_MOST, f"a plan asks for another decision at {now} in vain"
 
     def _look(self) -> None:

@@ -20,7 +20,7 @@ from muster.simulation.engine import SimulationEngine
 from muster.workload.models import synergy_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_example_policies import TakesCpusBack, linear_model
-from tests.simulation.cases import shipped
+from tests.simulation.cases import Case, WatchedEngine, shipped, simulated
 
 CROWD = [job(at * 7 % 40, 20 + at * 13 % 50, gpus=1 + at % 4, tenant="ab"[at % 2]) for at in range(24)]
 """Enough jobs to queue, to preempt and to leave again."""
@@ -87,6 +87,21 @@ def test_watching_does_not_change_the_result(scheduler: str, round_seconds: floa
 def trace_again() -> Any:
     """The same trace made again."""
     return jobs_of(*CROWD * 12)
+
+
+class SeldomAsked(WatchedEngine):
+    """Gives up a run that asks its scheduler again and again."""
+
+    DECISIONS_AT_MOST = 100
+
+
+@pytest.mark.parametrize("order", [name for name in shipped("queue_order") if not name.endswith("-sim")])
+@pytest.mark.parametrize("rest", ["proportional+pack", *shipped("allocation+placement")])
+def test_an_empty_queue_asks_for_no_decision(order: str, rest: str) -> None:
+    """Submissions in Unix time are 5.7 million quanta of 300 s after 0."""
+    rows = [job(1.7e9, 10, job_id="0"), job(3.4e9, 10, job_id="1")]
+    case = Case(cluster_of(2), rows, f"{order}+{rest}", {}, Options())
+    assert finishes(simulated(case, SeldomAsked)) == [1.7e9 + 10, 3.4e9 + 10]
 
 
 def test_rounds_without_effect_do_not_change_event_driven_orders() -> None:
