@@ -93,8 +93,6 @@ def usage(
 ) -> dict[str, Any]:
     """List how many GPUs were held and how many jobs waited, from then on whenever that changed, at most 600 points."""
     store, cluster = service.store, service.status.cluster
-    found = store.decisions(since - store.origin)
-    step = max(1, -(-len(found) // _POINTS))
     points = [
         {
             "time": store.origin + float(row["time_seconds"] or 0.0),
@@ -102,7 +100,7 @@ def usage(
             "running": int(row["running"] or 0),
             "waiting": int(row["waiting"] or 0),
         }
-        for row in [*found[:-1:step], *found[-1:]]
+        for row in store.some_decisions(since - store.origin, _POINTS)
     ]
     return {"points": points}
 

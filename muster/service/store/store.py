@@ -90,6 +90,7 @@ _SESSION = (
     )
 )
 """Each page asks for both, so they are made once."""
+_OF_DECISION = [column for column in DECISIONS.c if column.name != "id"]
 _LIVING = JOBS.c.state.in_(sorted(set(State) - ENDED))
 
 
@@ -476,13 +477,26 @@ class Store:
                 {row.id: Holder(row.user, row.name, row.model, row.tenant) for row in found}
             )
 
-    def decisions(self, since: float = -math.inf) -> list[Mapping[str, float | None]]:
-        """Every decision from then on, by the columns of `runtime.records.DECISIONS`."""
-        columns = [column for column in DECISIONS.c if column.name != "id"]
-        chosen = select(*columns).where(DECISIONS.c.time_seconds >= since)
+    def decisions(self) -> list[Mapping[str, float | None]]:
+        """Every decision, by the columns of `runtime.records.DECISIONS`."""
         with self._database.reading() as connection:
-            found = connection.execute(chosen.order_by(DECISIONS.c.id))
+            found = connection.execute(select(*_OF_DECISION).order_by(DECISIONS.c.id))
             return [dict(row) for row in found.mappings()]
+
+    def some_decisions(self, since: float, most: int) -> list[Mapping[str, float | None]]:
+        """At most so many of the decisions from then on, at even distances, with the first and the last of them.
+
+        The database leaves out the others, of which a long history has millions.
+        """
+        later = DECISIONS.c.time_seconds >= since
+        with self.together(), self._database.reading() as connection:
+            count: int = connection.execute(select(func.count()).where(later)).scalar_one()
+            step = max(1, -(-(count - 1) // (most - 1)))
+            place = func.row_number().over(order_by=DECISIONS.c.id).label("place")
+            columns = select(*_OF_DECISION, place).where(later).subquery().c
+            chosen = select(*(columns[one.name] for one in _OF_DECISION)).order_by(columns.place)
+            is_chosen = ((columns.place - 1) % step == 0) | (columns.place == count)
+            return [dict(row) for row in connection.execute(chosen.where(is_chosen)).mappings()]
 
     def configurations(self) -> list[tuple[float, Mapping[str, Any]]]:
         """What the daemon has served, each with the moment from which on; in order."""

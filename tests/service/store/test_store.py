@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -345,6 +347,30 @@ def test_what_ended_is_forgotten_and_nothing_that_lives(store: Store) -> None:
     assert [store.forget_decisions(3.0, 2) for _ in range(3)] == [2, 1, 0]
     assert [row["time_seconds"] for row in store.decisions()] == [3.0, 4.0]
     assert submitted(store) == [5]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 6, 10, 11, 47])
+def test_a_few_of_many_decisions_are_evenly_apart(store: Store, count: int) -> None:
+    row = dict.fromkeys(DECISIONS, 0.0)
+    store.commit(StoreChanges(decisions=[row | {"time_seconds": float(at)} for at in range(-3, count)]))
+    found = store.some_decisions(0.0, 5)
+    times = [row["time_seconds"] or 0.0 for row in found]
+    apart = {later - earlier for earlier, later in pairwise(times[:-1])}
+    assert found == [row for row in store.decisions() if row["time_seconds"] in times]
+    assert len(times) <= 5
+    assert len(apart) <= 1
+    assert times[:1] + times[-1:] == [0.0, count - 1.0] * (count > 0)
+
+
+def test_decisions_left_out_take_no_memory(store: Store) -> None:
+    store.commit(StoreChanges(decisions=[dict.fromkeys(DECISIONS, 0.0)] * 5_000))
+    store.some_decisions(0.0, 5)
+    tracemalloc.start()
+    try:
+        assert len(store.some_decisions(0.0, 5)) == 5
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_nodes_are_drained_and_used_again(store: Store) -> None:
