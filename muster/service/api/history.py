@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -92,17 +93,26 @@ def usage(
     since: Annotated[float, Query(allow_inf_nan=False, description="Unix seconds.")],
 ) -> dict[str, Any]:
     """List how many GPUs were held and how many jobs waited, from then on whenever that changed, at most 600 points."""
-    store, cluster = service.store, service.status.cluster
+    store = service.store
+    with store.together():
+        found = store.some_decisions(since - store.origin, _POINTS)
+        served = store.served_gpus() or [(0.0, service.status.cluster.total_gpus)]
     points = [
         {
             "time": store.origin + float(row["time_seconds"] or 0.0),
-            "held_gpus": cluster.total_gpus - float(row["free_gpus"] or 0.0),
+            "held_gpus": _gpus_at(row["time_seconds"] or 0.0, served) - float(row["free_gpus"] or 0.0),
             "running": int(row["running"] or 0),
             "waiting": int(row["waiting"] or 0),
         }
-        for row in store.some_decisions(since - store.origin, _POINTS)
+        for row in found
     ]
     return {"points": points}
+
+
+def _gpus_at(moment: float, served: Sequence[tuple[float, int]]) -> int:
+    """GPUs of the cluster that was served then."""
+    at = bisect_right(served, moment, key=lambda one: one[0])
+    return served[max(at - 1, 0)][1]
 
 
 @router.get("/users", response_model=answers.Users)

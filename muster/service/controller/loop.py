@@ -99,7 +99,7 @@ class Controller:
 
     def recover(self) -> None:
         """Find what an earlier daemon left, and note what this one serves."""
-        self._store.configure(self._status.configuration())
+        self._store.configure(self._status.configuration(), self._store.now())
         self._collector.recover()
 
     def turn(self) -> bool:

@@ -50,7 +50,7 @@ class NodeTracker:
             self._jobs.pending |= Trigger.CAPACITY
         if cluster is None:
             return False
-        self._store.configure(self._status.configuration() | {"cluster": cluster.to_dict()})
+        self._store.configure(self._status.configuration() | {"cluster": cluster.to_dict()}, now)
         self._jobs.change_cluster(cluster)
         for job in self._jobs.rows.keys() - self._jobs.active:
             self._jobs.columns.leave(job, State.HELD, now)

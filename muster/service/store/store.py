@@ -110,6 +110,8 @@ class Store:
         """What was to be written last, and the number of its turn, if it is not known whether it was."""
         self._known: dict[Callable[[], Any], tuple[Version, Any]] = {}
         """What was computed last, each in the version of its last question."""
+        self._served: tuple[int, tuple[tuple[float, int], ...]] = (0, ())
+        """The last row of configurations that was read, and the GPUs of them all."""
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Store:
@@ -504,6 +506,20 @@ class Store:
             found = connection.execute(select(CONFIGURATIONS).order_by(CONFIGURATIONS.c.id)).all()
         return [(row.since, json.loads(row.content)) for row in found]
 
+    def served_gpus(self) -> Sequence[tuple[float, int]]:
+        """How many GPUs the clusters had that were served, each with the moment from which on; in order.
+
+        Each row is read once, as it has all nodes.
+        """
+        last, served = self._served
+        newer = select(CONFIGURATIONS).where(CONFIGURATIONS.c.id > last).order_by(CONFIGURATIONS.c.id)
+        with self._database.reading() as connection:
+            for row in connection.execute(newer):
+                nodes = json.loads(row.content)["cluster"]["nodes"]
+                last, served = row.id, (*served, (row.since, sum(node["gpus"] for node in nodes)))
+        self._served = (last, served)
+        return served
+
     def engine(self) -> str | None:
         """The kind of engine whose starts these jobs have; None: of none yet."""
         with self._database.reading() as connection:
@@ -522,13 +538,13 @@ class Store:
         with self._database.writing() as connection:
             connection.execute(update(STORE).where(STORE.c.next_job <= job).values(next_job=job + 1))
 
-    def configure(self, content: Mapping[str, Any]) -> None:
-        """Notes what is served from now on, unless it is what was served last."""
+    def configure(self, content: Mapping[str, Any], since: float) -> None:
+        """Notes what is served from then on, unless it is what was served last."""
         text = json.dumps(content, sort_keys=True)
         newest = select(CONFIGURATIONS.c.content).order_by(CONFIGURATIONS.c.id.desc()).limit(1)
         with self._database.writing() as connection:
             if connection.scalar(newest) != text:
-                connection.execute(insert(CONFIGURATIONS).values(since=self.now(), content=text))
+                connection.execute(insert(CONFIGURATIONS).values(since=since, content=text))
 
     def bind_engine(self, name: str) -> None:
         """Bind the store to an engine: its jobs run there only."""

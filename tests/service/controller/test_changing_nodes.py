@@ -15,6 +15,7 @@ from muster.service.engines.fake import FakeEngine
 from muster.service.request import JobRequest
 from muster.service.store.rows import State, StateRequest, Submission
 from tests.service.controller.test_fake_nodes import World, a_job
+from tests.service.serving import serving_on
 
 
 class ChangingEngine(FakeEngine):
@@ -97,6 +98,23 @@ def test_a_node_that_joins_takes_waiting_jobs(world: ChangingWorld) -> None:
     assert "node-2" in {node for node, _ in after.values()}
     assert world.status.cluster.total_gpus == 6
     assert world.store.configurations()[-1][1]["cluster"] == world.status.cluster.to_dict()
+    world.store.close()
+
+
+def test_held_gpus_of_the_past_are_those_of_its_cluster(world: ChangingWorld) -> None:
+    world.submit(5)
+    world.turns()
+    world.change("3x2gpu,6cpu,100gb")
+    world.turns()
+    world.cluster = parse_cluster("1x2gpu,6cpu,100gb")
+    world.die()
+    world.change("1x2gpu,6cpu,100gb")
+    world.turns(20)
+    with serving_on(world.store, world.status, world.folder) as api:
+        for _ in range(2):
+            points = api.ask("GET", "/v1/usage?since=0").json["points"]
+            assert [point["held_gpus"] for point in points] == [point["running"] for point in points]
+            assert {4, 5, 2} <= {point["held_gpus"] for point in points}
     world.store.close()
 
 
