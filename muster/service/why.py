@@ -155,7 +155,7 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
         f"{here.node} ({_gpus_of(here)}; {here.cpus:g} CPU, {here.memory_gb:.3g} GB)"
         for here in (interval.allocation for interval in store.allocation_intervals(row.id, open_only=True))
     )
-    since = duration(now - (row.last_start or row.submitted))
+    since = duration(max(now - (row.last_start or row.submitted), 0.0))
     if row.phase is Phase.STARTING:
         return [f"{name} is to start on {where or 'its machine'} and has had no process there for {since}."]
     return [f"{name} does not wait: it has run for {since} on {where or 'its machine'}.", *_restart_loss(row)]
@@ -190,7 +190,8 @@ def _ended_how(row: JobRow) -> str:
 
 
 def _waited(row: JobRow, now: float) -> float:
-    return now - (row.last_stop if row.last_stop is not None and row.run_seconds > 0 else row.submitted)
+    since = row.last_stop if row.last_stop is not None and row.run_seconds > 0 else row.submitted
+    return max(now - since, 0.0)
 
 
 def _last_ran(row: JobRow) -> str:

@@ -176,7 +176,8 @@ def _job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
     for interval in service.store.allocation_intervals(job_id):
         begin = origin + interval.since
         end = until if interval.until is None else origin + interval.until
-        words = f"{gpus(interval.allocation.gpus)} on {interval.allocation.node} for {duration(end - begin)}"
+        held = duration(max(end - begin, 0.0))
+        words = f"{gpus(interval.allocation.gpus)} on {interval.allocation.node} for {held}"
         stretches.append((span(begin, end, since, until), interval.allocation.node, words))
     places = list(dict.fromkeys(node for _, node, _ in stretches))
     ran = job["run_seconds"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from muster.service.client import UnixConnection
+from muster.service.home import socket_path
 
 from ..another_clock import clock_ahead, set_clock
 from ..engines.bench import until
@@ -51,3 +55,26 @@ def test_a_run_is_no_longer_or_shorter(by: int, is_new: bool) -> None:
                 over.touch()
                 until(lambda: status()["state"] == "completed", "its end")
                 assert 0.0 <= status()["run_seconds"] < time.monotonic() - before + max(by, 0)
+
+
+def test_no_time_is_below_zero_after_a_clock_was_set_back() -> None:
+    """Of a job that runs and one that waits since a time that is yet to come, by the clock of a new daemon."""
+    with open_folder(0o711) as folder:
+        home = folder / "home"
+        person = Person()
+        person = replace(person, environment={**person.environment, **clock_ahead(folder, 0)})
+        serve = ("--fake-nodes", "1x1gpu")
+        with person.serves(home, *serve):
+            for _ in range(2):
+                assert not person.types(home, "submit", "--steps", "100000000", "--", "true").returncode
+            until(lambda: "has run for" in person.types(home, "why", "1").stdout, "its start")
+        set_clock(folder, -HOUR)
+        with person.serves(home, *serve):
+            shown = [person.types(home, "why", str(job)).stdout for job in (1, 2)]
+            connection = UnixConnection(socket_path(home))
+            connection.request("GET", "/jobs/1")
+            shown.append(connection.getresponse().read().decode())
+            connection.close()
+    for text, words in zip(shown, ("has run for", "has waited", "1 GPU on node-0 for"), strict=True):
+        assert words in text
+        assert not re.search(r"(for|waited)\s-", text), text
