@@ -426,10 +426,13 @@ def _amounts(given: Sequence[str]) -> dict[str, float]:
 def _deadline(text: str) -> float:
     """Seconds from now: a time as 6h, or a date and time of this machine's zone."""
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return flags.positive_seconds_of("--deadline", text)
-    seconds = moment.astimezone().timestamp() - time.time()
+        seconds = datetime.fromisoformat(text).timestamp() - time.time()
+    except (ValueError, OverflowError):  # No date, or one at an end of the calendar.
+        try:
+            return flags.positive_seconds_of("--deadline", text)
+        except InputError:
+            what = "allowed: a time above 0, such as 6h, or a date and time, such as 2026-12-31T18:00"
+            raise InputError(Problem("--deadline", what, found=text)) from None
     if seconds <= 0:
         raise InputError(Problem("--deadline", "it lies in the past; allowed: a time to come", found=text))
     return seconds

@@ -95,6 +95,9 @@ def test_limits_and_deadlines_are_times(
         ("--time-limit", "0", "allowed: a time above 0"),
         ("--time-limit", "soon", "--time-limit: found 'soon'"),
         ("--deadline", "2001-01-01T00:00", "it lies in the past"),
+        ("--deadline", "2027-02-29", "or a date and time, such as 2026-12-31T18:00"),
+        ("--deadline", "0001-01-01", "--deadline: found '0001-01-01'; allowed:"),
+        ("--deadline", "9999-12-31T23:59-14:00", "; allowed: 1e+09 or less"),
     ):
         refused = muster("submit", flag, value, "--", "true")
         assert (refused.status, said in refused.err) == (2, True), refused.err
