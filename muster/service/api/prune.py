@@ -49,7 +49,7 @@ class PruneAnswer(BaseModel):
 def prune(request: PruneRequest, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Remove jobs that ended before a moment, with their histories and folders; a piece of some seconds."""
     store = service.store
-    before = request.before - store.origin
+    before = store.at(request.before)
     done = pruning.prune(store, service.home, before, request.after, dry_run=request.dry_run)
     if not request.dry_run:
         log.info("pruned", user=caller.user, jobs=done.jobs, bytes=done.bytes, kept=len(done.kept))

@@ -78,3 +78,18 @@ def test_no_time_is_below_zero_after_a_clock_was_set_back() -> None:
     for text, words in zip(shown, ("has run for", "has waited", "1 GPU on node-0 for"), strict=True):
         assert words in text
         assert not re.search(r"(for|waited)\s-", text), text
+
+
+def test_a_clock_that_was_set_forwards_makes_no_job_older() -> None:
+    """Of the same daemon, as on a machine that learns the date after its start."""
+    with open_folder(0o711) as folder:
+        home = folder / "home"
+        person = Person()
+        person = replace(person, environment={**person.environment, **clock_ahead(folder, 0)})
+        with person.serves(home, "--fake-nodes", "1x1gpu"):
+            assert not person.types(home, "submit", "--steps", "1", "--", "true").returncode
+            until(lambda: "completed" in person.types(home, "status", "1").stdout, "its end")
+            set_clock(folder, 40 * 24 * HOUR)
+            done = person.types(home, "prune", "--before", "30d")
+            assert done.stdout.startswith("Pruned 0 jobs "), done
+            assert person.types(home, "prune", "--before", "0d").stdout.startswith("Pruned 1 job ")
