@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TypeVar, get_args
 
@@ -19,6 +20,7 @@ from muster.patterns import ALLOWED
 from muster.problems import InputError, Problem, with_hint
 
 Model = TypeVar("Model", bound=BaseModel)
+DetailsT = TypeVar("DetailsT", bound=ErrorDetails)
 Way = tuple[str | int, ...]
 """From the top of the file to a field, array entries counted from 0."""
 
@@ -68,8 +70,13 @@ def parse_toml(text: str, where: str, model: type[Model]) -> Model:
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=True)
+        found = without_wrong_counts(error.errors(include_url=False, include_context=True))
         raise InputError(*(_problem_of(details, text, where, model) for details in found)) from None
+
+
+def without_wrong_counts(found: Sequence[DetailsT]) -> list[DetailsT]:
+    """The errors but those that a list has no entry whose entries are all wrong: Pydantic counts the right ones."""
+    return [details for details in found if details["type"] != "too_short" or not details["input"]]
 
 
 def field_problem(text: str, where: str, way: Way, what: str, found: object = None) -> Problem:

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 
-from muster.checked_toml import describe_error
+from muster.checked_toml import describe_error, without_wrong_counts
 from muster.problems import InputError, Problem
 from muster.service.callers import UnknownCaller
 from muster.service.store import StoreUnavailable
@@ -118,7 +118,7 @@ def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     body = getattr(request.scope.get("route"), "body_field", None)
     model = body.field_info.annotation if body is not None else None
-    problems = [_problem(details, model) for details in error.errors()]
+    problems = [_problem(details, model) for details in without_wrong_counts(error.errors())]
     return _answer(422, str(InputError(*problems)), problems)
 
 

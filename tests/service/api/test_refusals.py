@@ -71,6 +71,7 @@ DEEP = b'{"name": ' + b"[" * 100_000
         ({"directory": "here"}, "directory", "allowed: an absolute path, which starts with /"),
         ({"directory": "/a/../b"}, None, "directory may not go up by '..'"),
         ({"command": []}, "command", "allowed: at least one entry"),
+        ({"command": [1]}, "command.1", "allowed: a text in quotes"),
         ({"command": ["", "x"]}, "command", "found ''; allowed: a program as the first word"),
         ({"command": [" "]}, "command", "found ' '; allowed: a program"),
         ({"command": ["a", "b\0"]}, "command.2", "allowed: text without null characters"),

@@ -263,6 +263,16 @@ def test_a_wrong_file_is_reported_with_its_lines(
     assert api.store.jobs() == []
 
 
+@pytest.mark.usefixtures("api")
+def test_a_command_of_wrong_words_is_not_called_empty(
+    muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text('name = "bert"\ncommand = [1]\n')
+    refused = muster("submit", "job.toml")
+    assert (refused.status, refused.err) == (2, "job.toml:2: command.1: found 1; allowed: a text in quotes\n")
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
