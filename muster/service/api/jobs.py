@@ -383,7 +383,8 @@ def _request_state(service: Service, caller: Caller, job: int, requested: StateR
         row = service.store.request_state(job, requested, caller.user)
     except InputError as bad:
         raise Refused(409, str(bad), bad.problems) from None
-    assert row is not None
+    if row is None:  # It was removed just now.
+        raise Refused(404, f"there is no job {job}")
     service.status.wake()
     log.info("requested", user=caller.user, job=job, state_request=requested.value)
     return _whole(service, row)
