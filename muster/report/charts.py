@@ -46,7 +46,7 @@ def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
     held = {
         number: (run, run.gantt)
         for number, run in enumerate(runs, start=1)
-        if run.gantt is not None and not run.gantt.is_empty()
+        if run.gantt is not None and run.gantt["gpu_ids"].list.len().max()
     }
     end = max((float(gantt["to_seconds"].to_numpy().max()) for _, gantt in held.values()), default=0.0)
     for number, (run, gantt) in held.items():

@@ -276,6 +276,21 @@ def test_a_run_in_which_nothing_happened_has_a_page(tmp_path: Path) -> None:
     assert Page(page).open == []
 
 
+def test_a_run_whose_jobs_hold_no_gpus_has_a_page(tmp_path: Path) -> None:
+    """It has no bars of nodes: a lane is a GPU."""
+    job = {"job_id": "a", "gpus": 0.0, "submit_seconds": 0.0, "finish_seconds": 9.0}
+    row = {
+        "job_id": "a",
+        "node": "node-0",
+        "gpu_ids": [],
+        "gpus": 0.0,
+        "from_seconds": 0.0,
+        "to_seconds": 9.0,
+    }
+    write(tables([job], [row]), tmp_path)
+    assert "Nodes over time, fifo" not in write_report(tmp_path).read_text()
+
+
 def test_a_comparison_with_a_run_without_jobs_has_a_page(tmp_path: Path) -> None:
     compared = write_comparison([scheduled("las", jobs=5), tables(jobs=[])], tmp_path)
     assert Page(write_report(compared, ["html"]).read_text(encoding="utf-8")).open == []
