@@ -27,6 +27,7 @@ TENANTS_SHOWN = 12
 GANTT_NODES, GANTT_ROWS = 64, 2000
 SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64)
 SIZE_NAMES = (
+    "no GPU",
     "part of a GPU",
     "1 GPU",
     "2 GPUs",
@@ -107,8 +108,8 @@ def size_name(gpus: float) -> str:
 
 
 def _size_index(gpus: FloatArray) -> FloatArray:
-    whole = 1 + np.searchsorted(np.array(SIZE_BOUNDS, dtype=np.float64), gpus, side="left")
-    return np.where(gpus < 1, 0, whole)
+    whole = 2 + np.searchsorted(np.array(SIZE_BOUNDS, dtype=np.float64), gpus, side="left")
+    return np.where(gpus < 1, np.where(gpus > 0, 1, 0), whole)
 
 
 def _ranks(seconds: pl.Series) -> FloatArray:

@@ -342,3 +342,34 @@ def test_a_run_in_which_nothing_happened_opens(browser: Browser, tmp_path: Path)
     write_report(write(tables(jobs=[]), tmp_path))
     with opened(browser, tmp_path) as page:
         expect(page.locator("#chosen")).to_have_text("All 0 jobs")
+
+
+def test_jobs_without_gpus_are_a_size_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    jobs = [
+        {"job_id": name, "gpus": gpus, "submit_seconds": 0.0, "finish_seconds": 9.0}
+        for name, gpus in (("cpus", 0.0), ("part", 0.5), ("whole", 1.0))
+    ]
+    held = [
+        {
+            "job_id": name,
+            "node": "node-0",
+            "gpu_ids": ids,
+            "gpus": gpus,
+            "from_seconds": 0.0,
+            "to_seconds": 9.0,
+        }
+        for name, ids, gpus in (("cpus", [], 0.0), ("part", [0], 0.5), ("whole", [1], 1.0))
+    ]
+    write(tables(jobs, held), tmp_path)
+    write_report(tmp_path, ["html"])
+    sizes = ["part of a GPU", "1 GPU"]
+    with opened(browser, tmp_path) as page:
+        assert [row["scheduler"] for row in rows(page, "jct-by-size")] == ["no GPU", *sizes]
+        assert page.get_by_label("Size", exact=True).locator("option").all_inner_texts() == [
+            "all",
+            "no GPU",
+            *sizes,
+        ]
+        # No lane of a node is theirs.
+        assert page.locator("#legend > span").all_inner_texts() == sizes
+        assert page.locator("#legend .chip").first.get_attribute("class") == "chip shade-1"

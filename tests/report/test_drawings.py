@@ -141,6 +141,7 @@ def test_a_queue_that_is_always_empty_lies_at_the_bottom() -> None:
 @pytest.mark.parametrize(
     ("gpus", "name"),
     [
+        (0, "no GPU"),
         (0.5, "part of a GPU"),
         (1, "1 GPU"),
         (2, "2 GPUs"),

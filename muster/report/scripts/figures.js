@@ -5,10 +5,10 @@
 const LOG_BINS = 480;
 const SERIES_BINS = 400;
 const SIZE_BOUNDS = [1, 2, 4, 8, 16, 32, 64];
-const SIZE_NAMES = ["part of a GPU", "1 GPU", "2 GPUs", "3–4 GPUs", "5–8 GPUs", "9–16 GPUs", "17–32 GPUs", "33–64 GPUs", "over 64 GPUs"];
+const SIZE_NAMES = ["no GPU", "part of a GPU", "1 GPU", "2 GPUs", "3–4 GPUs", "5–8 GPUs", "9–16 GPUs", "17–32 GPUs", "33–64 GPUs", "over 64 GPUs"];
 
 /** @param {number} gpus */
-const sizeIndex = (gpus) => (gpus < 1 ? 0 : 1 + SIZE_BOUNDS.filter((bound) => bound < gpus).length);
+const sizeIndex = (gpus) => (gpus < 1 ? Number(gpus > 0) : 2 + SIZE_BOUNDS.filter((bound) => bound < gpus).length);
 
 /** Three figures, grouped from a thousand on: 0.620, 21.9, 1,234. @param {number} value */
 function threeFigures(value) {

@@ -353,7 +353,7 @@ class Page {
   lanesOf(number) {
     const { data, chosen, filter } = this;
     const column = this.by === "tenant" || this.by === "model" || this.by === "user" ? data[this.by].numbers : this.size;
-    const role = (/** @type {number} */ job) => (this.by === "size" ? `size-${column[job] + 1}` : `series-${(column[job] % COLOURS) + 1}`);
+    const role = (/** @type {number} */ job) => (this.by === "size" ? `size-${column[job]}` : `series-${(column[job] % COLOURS) + 1}`);
     return lanes(data.runs[number], chosen, role, (job) => `job ${data.id(job)}`, filter.from, filter.to, this.nodes[number]);
   }
 
@@ -508,7 +508,7 @@ class Page {
         ? data[by].names.length > COLOURS
           ? [`${COLOURS} colours for ${counted(data[by].names.length, by)}`]
           : data[by].names.map((name, at) => chip(`chip-${at + 1}`, name || "none"))
-        : SIZE_NAMES.map((name, at) => ({ name, at })).filter(({ at }) => this.size.includes(at)).map(({ name, at }) => chip(`shade-${at + 1}`, name));
+        : SIZE_NAMES.map((name, at) => ({ name, at })).filter(({ at }) => at && this.size.includes(at)).map(({ name, at }) => chip(`shade-${at}`, name));
     document.getElementById("legend")?.replaceChildren(...parts);
   }
 
