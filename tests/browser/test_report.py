@@ -373,3 +373,17 @@ def test_jobs_without_gpus_are_a_size_of_their_own(browser: Browser, tmp_path: P
         # No lane of a node is theirs.
         assert page.locator("#legend > span").all_inner_texts() == sizes
         assert page.locator("#legend .chip").first.get_attribute("class") == "chip shade-1"
+
+
+def test_a_long_name_of_a_job_stays_in_its_cell(browser: Browser, tmp_path: Path) -> None:
+    name = "x" * 80
+    job = {"job_id": name, "submit_seconds": 0.0, "wait_seconds": 1.0, "finish_seconds": 9.0}
+    row = {"job_id": name, "node": "node-0", "from_seconds": 1.0, "to_seconds": 9.0}
+    write(tables([job], [row]), tmp_path)
+    write_report(tmp_path, ["html"])
+    with opened(browser, tmp_path, **PHONE) as page:
+        button = page.locator("#extremes button")
+        expect(button).to_have_text(name)
+        assert button.evaluate(
+            "one => one.getBoundingClientRect().right <= one.closest('th').getBoundingClientRect().right"
+        )
