@@ -387,3 +387,30 @@ def test_a_long_name_of_a_job_stays_in_its_cell(browser: Browser, tmp_path: Path
         assert button.evaluate(
             "one => one.getBoundingClientRect().right <= one.closest('th').getBoundingClientRect().right"
         )
+
+
+@pytest.mark.parametrize("how", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("several", [True, False])
+def test_no_wide_letters_of_a_chart_are_cut(
+    browser: Browser, tmp_path: Path, how: Any, several: bool
+) -> None:
+    """In a heading where there are several runs, beside or above a bar where there is one."""
+    tenants = ["MACHINE-LEARNING", "W" * 60]
+    runs = [scheduled(order, jobs=20, tenants=tenants) for order in ("fifo", "las")]
+    folder = write_comparison(runs, tmp_path) if several else write(runs[0], tmp_path)
+    write_report(folder, ["html"])
+    with opened(browser, folder, **how) as page:
+        drawn = svg(page, "wait-by-tenant")
+        outside = page.evaluate(
+            """drawn => {
+              const place = document.body.appendChild(document.createElement("div"));
+              place.innerHTML = drawn;
+              const room = place.firstChild.getBoundingClientRect();
+              return [...place.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()])
+                .filter(([, box]) => box.left < room.left - 0.5 || box.right > room.right + 0.5)
+                .map(([words]) => words);
+            }""",
+            drawn,
+        )
+    assert outside == []
+    assert "W" * 60 in "".join(re.findall(r">([^<]+)<", drawn))

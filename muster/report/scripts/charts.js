@@ -45,7 +45,7 @@ function legend(to, series, width, colour) {
   if (series.length < 2) return 4;
   let [x, y] = [0, 10];
   for (const { run, name } of series) {
-    const room = 32 + 6.7 * name.length;
+    const room = 32 + widthOf(name, LABEL_SIZE);
     if (x && x + room > width) [x, y] = [0, y + 18];
     to?.line([[x, y], [x + 20, y]], { stroke: colour(roleOf(run)), width: 2.5, dash: dashOf(run) });
     to?.text(name, x + 26, y + 4, { fill: colour("ink"), width: width - 26 });
@@ -163,21 +163,21 @@ function bars(groups) {
   const [unit, unitName] = commonUnit(shown.flatMap((group) => group.bars.map((bar) => bar.value)));
   const columns = (/** @type {number} */ width) => (width > 800 && shown.length > 4 ? 3 : width > 700 && shown.length > 1 ? 2 : 1);
   const heads = shown.length > 1 || groups.some((group) => group.group !== "");
-  const longest = Math.max(1, ...shown.flatMap((group) => group.bars.map((bar) => bar.name.length)));
+  const longest = Math.max(1, ...shown.flatMap((group) => group.bars.map((bar) => widthOf(bar.name, LABEL_SIZE))));
   /** Names that would leave too little to the bars stand above them, in as many lines as they need. @param {number} width */
   const places = (width) => {
     const each = (width + 18) / columns(width);
-    const beside = 6.7 * longest + 10 <= 0.42 * each;
-    const label = beside ? 6.7 * longest + 10 : 0;
+    const beside = longest + 10 <= 0.42 * each;
+    const label = beside ? longest + 10 : 0;
     const places = [];
     let top = 0;
     let end = 0;
     for (const [at, group] of shown.entries()) {
       if (at % columns(width) === 0) top = end;
-      const head = heads ? wrapped(`${group.group} · ${counted(group.bars[0].jobs, "job")}`, (each - 18) / 7) : [];
+      const head = heads ? wrapped(`${group.group} · ${counted(group.bars[0].jobs, "job")}`, each - 18, true) : [];
       let y = top + (heads ? 11 + 15 * head.length : 4);
       for (const bar of group.bars) {
-        const name = beside ? [bar.name] : wrapped(bar.name, (each - 18) / 6.7);
+        const name = beside ? [bar.name] : wrapped(bar.name, each - 18);
         if (!beside) y += 15 * name.length;
         places.push({ group, bar, name, head: head.splice(0), beside, label, x: (at % columns(width)) * each, y, width: Math.max(4, each - 18 - label - 64) });
         y += beside ? 20 : 24;

@@ -12,6 +12,9 @@
  */
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Arial, sans-serif";
+const LABEL_SIZE = 12;
+/** @param {number} size @param {boolean} bold */
+const fontOf = (size, bold) => `${bold ? "600 " : ""}${size}px ${FONT}`;
 
 /** The roles of the palette as colours. @param {boolean} [light] whether of the light page @returns {(role: string) => string} */
 function palette(light) {
@@ -48,11 +51,11 @@ function onCanvas(paint) {
       paint.fillStyle = fill;
       paint.fill();
     },
-    text(words, x, y, { fill = "", align = "left", size = 12, bold = false, width } = {}) {
-      paint.font = `${bold ? "600 " : ""}${size}px ${FONT}`;
+    text(words, x, y, { fill = "", align = "left", size = LABEL_SIZE, bold = false, width } = {}) {
+      paint.font = fontOf(size, bold);
       paint.textAlign = align;
       paint.fillStyle = fill;
-      paint.fillText(width === undefined ? words : fitting(words, width / (size * 0.55)), x, y);
+      paint.fillText(width === undefined ? words : fitting(words, width, size), x, y);
     },
     clip(x, y, width, height) {
       paint.save();
@@ -64,15 +67,33 @@ function onCanvas(paint) {
   };
 }
 
-/** The words cut to so many characters. @param {string} words @param {number} length */
-const fitting = (words, length) => (words.length <= length ? words : `${words.slice(0, Math.max(1, Math.floor(length) - 1))}…`);
+const ruler = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
 
-/** The words in lines of at most so many characters, broken after a joint of the name where there is one. @param {string} words @param {number} length */
-function wrapped(words, length) {
-  const most = Math.max(8, Math.floor(length));
+/** The pixels that the words take in the fonts of this browser. @param {string} words @param {number} size @param {boolean} [bold] */
+function widthOf(words, size, bold = false) {
+  ruler.font = fontOf(size, bold);
+  return ruler.measureText(words).width;
+}
+
+/** How many characters of the words, at least one, take no more than so many pixels. @param {string} words @param {number} room @param {number} size @param {boolean} [bold] */
+function charactersIn(words, room, size, bold) {
+  let [most, more] = [1, words.length + 1];
+  while (more - most > 1) {
+    const middle = Math.floor((most + more) / 2);
+    if (widthOf(words.slice(0, middle), size, bold) <= room) most = middle;
+    else more = middle;
+  }
+  return most;
+}
+
+/** The words cut to so many pixels. @param {string} words @param {number} room @param {number} size */
+const fitting = (words, room, size) => (widthOf(words, size) <= room ? words : `${words.slice(0, charactersIn(words, room - widthOf("…", size), size))}…`);
+
+/** The words in lines of at most so many pixels, broken after a joint of the name where there is one. @param {string} words @param {number} room @param {boolean} [bold] */
+function wrapped(words, room, bold) {
   const lines = [];
   let rest = words;
-  while (rest.length > most) {
+  for (let most; (most = charactersIn(rest, room, LABEL_SIZE, bold)) < rest.length; ) {
     const joint = Math.max(...[..." +-_/"].map((letter) => rest.lastIndexOf(letter, most - 1)));
     const end = joint >= most / 2 ? joint + 1 : most;
     lines.push(rest.slice(0, end));
@@ -99,9 +120,9 @@ function asSvg(width, height, namespace) {
     line: (points, { stroke, width: thick = 1, dash = [] }) =>
       points.length && parts.push(`<path d="${path(points)}" fill="none" stroke="${stroke}" stroke-width="${thick}"${dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : ""}/>`),
     area: (points, fill) => points.length && parts.push(`<path d="${path(points)}Z" fill="${fill}"/>`),
-    text(words, x, y, { fill = "", align = "left", size = 12, bold = false, width: room } = {}) {
+    text(words, x, y, { fill = "", align = "left", size = LABEL_SIZE, bold = false, width: room } = {}) {
       const anchor = { left: "start", center: "middle", right: "end" }[align];
-      const shown = room === undefined ? words : fitting(words, room / (size * 0.55));
+      const shown = room === undefined ? words : fitting(words, room, size);
       parts.push(`<text x="${tenth(x)}" y="${tenth(y)}" fill="${fill}" font-size="${size}" text-anchor="${anchor}"${bold ? ' font-weight="600"' : ""}>${escaped(shown)}</text>`);
     },
     clip(x, y, w, h) {
