@@ -228,7 +228,9 @@ def test_a_bar_of_the_nodes_leads_to_its_job(browser: Browser, comparison: Path)
         nodes = chart(page, "lanes-1")
         page.get_by_label("Colour by", exact=True).select_option("tenant")
         held = rows(page, "lanes-1")
-        assert len(held) == records(comparison)[0].allocations.height
+        allocations = records(comparison)[0].allocations
+        assert len(held) == allocations.height
+        assert {row["job_id"] for row in held} == set(allocations["job_id"])
         canvas = nodes.locator("canvas.live")
         for _ in range(12):
             canvas.press("ArrowLeft")

@@ -19,11 +19,11 @@ function stretches(ids) {
 }
 
 /**
- * @param {Run} run @param {Uint8Array} chosen @param {(job: number) => string} roleOfJob @param {(job: number) => string} nameOf
+ * @param {Run} run @param {Uint8Array} chosen @param {(job: number) => string} roleOfJob @param {(job: number) => string} idOf
  * @param {number} from @param {number} to @param {[number, number]} nodes the first node shown and the one after the last
  * @returns {Chart & {job: (x: number, y: number, width: number, height: number) => number | null, nodesAt: (top: number, bottom: number, height: number) => [number, number]}}
  */
-function lanes(run, chosen, roleOfJob, nameOf, from, to, [firstNode, endNode]) {
+function lanes(run, chosen, roleOfJob, idOf, from, to, [firstNode, endNode]) {
   const held = /** @type {Held} */ (run.held);
   const tops = [0];
   for (const gpus of run.nodeGpus) tops.push(tops[tops.length - 1] + Math.max(gpus, 1));
@@ -58,7 +58,7 @@ function lanes(run, chosen, roleOfJob, nameOf, from, to, [firstNode, endNode]) {
       for (const [first, end] of stretches(ids)) {
         const thick = (end - first) * size * part;
         surface.rect(left, top + first * size + Math.min(0.5, size / 8), Math.max(right - left - 0.5, 0.7), Math.max(thick - Math.min(1, size / 4), 0.7), fill);
-        if (thick >= 13 && right - left > 46) surface.text(nameOf(held.job[row]), left + 4, top + first * size + thick / 2 + 4, { fill: colour("surface"), size: 11, width: right - left - 8 });
+        if (thick >= 13 && right - left > 46) surface.text(`job ${idOf(held.job[row])}`, left + 4, top + first * size + thick / 2 + 4, { fill: colour("surface"), size: 11, width: right - left - 8 });
       }
     }
   };
@@ -146,7 +146,7 @@ function lanes(run, chosen, roleOfJob, nameOf, from, to, [firstNode, endNode]) {
       const time = from + ((x - area.left) / (area.right - area.left)) * (to - from);
       const when = `After ${duration(time)} on ${run.nodes[nodeAt(y, high)]}`;
       const found = job(x, y, width, high);
-      if (found !== null) return { words: [when, nameOf(found), "Press Enter or click for its story."], x, y, time };
+      if (found !== null) return { words: [when, `job ${idOf(found)}`, "Press Enter or click for its story."], x, y, time };
       if (barred(high)) return { words: [when, "no chosen job here"], x, y, time };
       const { columns, lines } = heatSize(area);
       const line = Math.min(lines - 1, Math.floor(((y - area.top) / (area.bottom - area.top)) * lines));
@@ -156,8 +156,8 @@ function lanes(run, chosen, roleOfJob, nameOf, from, to, [firstNode, endNode]) {
     job,
     nodesAt: (top, bottom, high) => [nodeAt(top, high), nodeAt(bottom, high) + 1],
     rows: () => [
-      ["job", "node", "gpus", "gpu_ids", "from_seconds", "to_seconds"],
-      ...rows.map((row) => [nameOf(held.job[row]), run.nodes[held.node[row]], held.amounts[held.kind[row]], held.gpuIds[held.kind[row]].join(" "), Number(held.since[row].toFixed(3)), Number(held.until[row].toFixed(3))]),
+      ["job_id", "node", "gpus", "gpu_ids", "from_seconds", "to_seconds"],
+      ...rows.map((row) => [idOf(held.job[row]), run.nodes[held.node[row]], held.amounts[held.kind[row]], held.gpuIds[held.kind[row]].join(" "), Number(held.since[row].toFixed(3)), Number(held.until[row].toFixed(3))]),
     ],
   };
 }

@@ -354,7 +354,7 @@ class Page {
     const { data, chosen, filter } = this;
     const column = this.by === "tenant" || this.by === "model" || this.by === "user" ? data[this.by].numbers : this.size;
     const role = (/** @type {number} */ job) => (this.by === "size" ? `size-${column[job]}` : `series-${(column[job] % COLOURS) + 1}`);
-    return lanes(data.runs[number], chosen, role, (job) => `job ${data.id(job)}`, filter.from, filter.to, this.nodes[number]);
+    return lanes(data.runs[number], chosen, role, data.id, filter.from, filter.to, this.nodes[number]);
   }
 
   /** Choose the jobs again and draw everything. */
