@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import gc
+import io
 import signal
 import sys
 import threading
@@ -28,6 +29,7 @@ def main() -> None:
     """Run the command line and end the process with its status."""
     sys.unraisablehook = _interrupt_again
     gc.set_threshold(OBJECTS_PER_COLLECTION)
+    _prepare_output()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt_once)
     try:
@@ -53,6 +55,16 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.exit(_flushed(status))
+
+
+def _prepare_output() -> None:
+    """Make output possible in an encoding other than UTF-8: a sign that it lacks is a question mark, JSON is UTF-8."""
+    if not isinstance(sys.stdout, io.TextIOWrapper) or sys.stdout.encoding.lower() in ("utf-8", "utf8"):
+        return
+    if "--json" in sys.argv:
+        sys.stdout.reconfigure(encoding="utf-8")
+    else:
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _flushed(status: int) -> int:
