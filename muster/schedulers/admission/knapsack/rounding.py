@@ -9,6 +9,8 @@ from muster.schedulers.admission.knapsack.columns_core import given_out, served_
 from muster.schedulers.admission.knapsack.relaxation import Relaxation
 
 WHOLE = 1 - 1e-6
+_NEAR = 0.02
+"""Prices may be near at which no more than such a part of the profit is missing before what is left is given out."""
 
 
 def floor(table: SolverTable, relaxation: Relaxation) -> IntArray | None:
@@ -25,7 +27,8 @@ def floor(table: SolverTable, relaxation: Relaxation) -> IntArray | None:
 def served_at(table: SolverTable, prices: FloatArray) -> IntArray | None:
     """Give the groups their best ways at these prices, those first that gain most, as far as there is enough.
 
-    The others take their cheapest ones, and what is left is given out. None if those together do not fit.
+    The others take their cheapest ones, and what is left is given out. None if those together do not fit, and where so
+    much is left that the prices cannot be near.
     """
     if not table.fits(table.cheapest):
         return None
@@ -34,6 +37,8 @@ def served_at(table: SolverTable, prices: FloatArray) -> IntArray | None:
     order = np.argsort(reduced[table.cheapest] - reduced[best], kind="stable")
     usage = np.ascontiguousarray(table.usage)
     some = served_in_order(table.group, usage, table.capacity, table.cheapest, best[order], ROUNDING)
+    if (1 - _NEAR) * table.bound_at(prices) > table.value(some):
+        return None
     return refilled(table, some, prices)
 
 
