@@ -22,6 +22,7 @@ cdef class NodeIndex:
     cdef vector[int64_t] _stale_list
     cdef vector[uint8_t] _stale_flags
     cdef vector[Part] parts  # of the gang that was placed last
+    cdef vector[uint8_t] _is_taken  # by node: whether it has a part
     cdef StaleNodes stale
 
     cdef void attach(self, Books* books) noexcept nogil
@@ -31,7 +32,7 @@ cdef class NodeIndex:
     cdef void list_free(self, Books* books, vector[int64_t]& nodes) noexcept nogil
     cdef int64_t _fits(self, Books* books, int64_t node, int64_t* need) noexcept nogil
     cdef bint _holds(self, Books* books, int64_t node, int64_t gpus, int64_t* need) noexcept nogil
-    cdef bint _is_taken(self, int64_t node) noexcept nogil
+    cdef void _take(self, int64_t node, int64_t gpus) noexcept nogil
     cdef bint find(
         self, Books* books, uint8_t* allowed, int64_t gpus, int64_t* need, int64_t at_most
     ) noexcept nogil

@@ -45,6 +45,7 @@ cdef class NodeIndex:
         self._by_fullness.resize(most_gpus + 1)
         self._by_free.resize(most_gpus + 1, vector[uint64_t](nodes // 64 + 1))
         self._counts.resize(most_gpus + 1)
+        self._is_taken.resize(nodes, False)
         self._stale_list.resize(nodes)
         self._stale_flags.resize(nodes, True)
         for node in range(nodes):
@@ -91,7 +92,7 @@ cdef class NodeIndex:
             while at > 0:
                 at -= 1
                 node = self._by_fullness[free][at].second
-                if allowed[node] and not self._is_taken(node) and self._holds(books, node, gpus, need):
+                if allowed[node] and not self._is_taken[node] and self._holds(books, node, gpus, need):
                     return node
         return -1
 
@@ -116,12 +117,11 @@ cdef class NodeIndex:
         """Whether a job may have so many whole GPUs, each with what it needs, on a node."""
         return holds_gang(books, node, gpus, need)
 
-    cdef bint _is_taken(self, int64_t node) noexcept nogil:
-        cdef size_t at
-        for at in range(self.parts.size()):
-            if self.parts[at].node == node:
-                return True
-        return False
+    cdef void _take(self, int64_t node, int64_t gpus) noexcept nogil:
+        cdef Part part
+        part.node, part.gpus = node, gpus
+        self.parts.push_back(part)
+        self._is_taken[node] = True
 
     cdef int64_t _emptiest(self, Books* books, uint8_t* allowed, int64_t* need, int64_t* fit) noexcept nogil:
         """The node where most GPUs fit, of equals the lower number; -1: there is none."""
@@ -136,7 +136,7 @@ cdef class NodeIndex:
                 while bits:
                     node = <int64_t> word * 64 + lowest_bit(bits)
                     bits &= bits - 1
-                    if not allowed[node] or self._is_taken(node):
+                    if not allowed[node] or self._is_taken[node]:
                         continue
                     here = self._fits(books, node, need)
                     if here > fit[0] or (here == fit[0] and 0 < here and node < best):
@@ -156,20 +156,20 @@ cdef class NodeIndex:
         Whether at most so many nodes are enough; `parts` is what the gang takes of each.
         """
         cdef int64_t turn, node, fit
-        cdef Part part
+        cdef size_t at
         self._update(books)
+        for at in range(self.parts.size()):
+            self._is_taken[self.parts[at].node] = False
         self.parts.clear()
         for turn in range(at_most):
             node = self.fullest(books, allowed, gpus, need)
             if node >= 0:
-                part.node, part.gpus = node, gpus
-                self.parts.push_back(part)
+                self._take(node, gpus)
                 return True
             node = self._emptiest(books, allowed, need, &fit)
             if node < 0:
                 return False
-            part.node, part.gpus = node, fit
-            self.parts.push_back(part)
+            self._take(node, fit)
             gpus -= fit
         return False
 
