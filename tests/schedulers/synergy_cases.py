@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from experiments.joint.seeing import Seeing
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
-from muster.cluster.ledger_arrays import ENTRIES, Rows
+from muster.cluster.ledger_arrays import ENTRIES, Bools, Rows
 from muster.schedulers.contract import Decision, Jobs, Proposal, Snapshot, Trigger
 from muster.schedulers.parts import GangAllocator
+from muster.schedulers.registry import build
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.points import held_speed, speed_at
 from muster.workload.generators.synergy import models_in_turn
 from muster.workload.jobs import WAITING, job_table
 from muster.workload.models import Model, synergy_models
-from tests.building import cluster_of, job, jobs_of
+from tests.building import cluster_of, job, jobs_of, run
 from tests.speed.random_models import datasets, monotone_models
 
 TYPES = ("v100", "v100", "a100", "k80")
@@ -177,3 +180,20 @@ def random_round(draw: st.DrawFn, most_nodes: int = 4, most_jobs: int = 14, most
         )
     )
     return round_of(cluster, jobs, models)
+
+
+def asked_at_first(
+    question: Callable[[Snapshot], Bools],
+    rows: Sequence[Mapping[str, Any]],
+    cluster: Cluster,
+    models: Mapping[str, Model],
+) -> list[bool]:
+    """What a question answers of each job at the first decision of a run."""
+    answers: list[list[bool]] = []
+
+    def look(snapshot: Snapshot) -> Snapshot:
+        answers.append(question(snapshot).tolist())
+        return snapshot
+
+    run(jobs_of(*rows), cluster, Seeing(build("fifo+tune-plus"), look), models=models)
+    return answers[0]

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
-from experiments.joint.seeing import Seeing
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, SizeSpeeds, Snapshot, State
@@ -25,7 +24,7 @@ from muster.simulation import Options, Run, simulate
 from muster.workload.models import Compute, synergy_models
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.synergy_cases import on_types
+from tests.schedulers.synergy_cases import asked_at_first, on_types
 from tests.schedulers.test_dally_network import CHATTY, LINKS, gang, small_cluster
 from tests.schedulers.test_node_amounts import by_cpus
 
@@ -293,12 +292,6 @@ def test_a_rigid_job_moves_to_a_faster_type_that_comes_free() -> None:
 def test_only_jobs_that_a_type_makes_faster_may_change_soon() -> None:
     alike = on_types(synergy_models()["gnmt"], {"a100": 1.0, "v100": 1.0})
     models = {"resnet18": ON_TYPES["resnet18"], "gnmt": alike}
-    found: list[list[bool]] = []
-
-    def look(snapshot: Snapshot) -> Snapshot:
-        found.append(gains_from_type(snapshot).tolist())
-        return snapshot
-
     rows = [
         job(0, 100, model="resnet18"),
         job(0, 100, model="gnmt"),
@@ -306,11 +299,9 @@ def test_only_jobs_that_a_type_makes_faster_may_change_soon() -> None:
         job(0, 100, model="resnet18", constraint="gpu_type=v100"),
         job(0, 100, model="resnet18", gpu_milli=500),
     ]
-    run(jobs_of(*rows), TWO_TYPES, Seeing(build("fifo+tune-plus"), look), models=models)
-    assert found[0] == [True, False, False, False, False]
-    found.clear()
-    run(jobs_of(*rows[:3]), cluster_of(8), Seeing(build("fifo+tune-plus"), look), models=models)
-    assert found[0] == [False, False, False]
+    soon = asked_at_first(gains_from_type, rows, TWO_TYPES, models)
+    assert soon == [True, False, False, False, False]
+    assert not any(asked_at_first(gains_from_type, rows[:3], cluster_of(8), models))
 
 
 def test_a_type_that_the_owner_states_is_kept() -> None:

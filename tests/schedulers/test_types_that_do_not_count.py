@@ -9,17 +9,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.joint.seeing import Seeing
 from muster.cluster.ledger_arrays import GPU, MICRO, NODE, NodeArray
 from muster.cluster.structured import zero_records
-from muster.schedulers.contract import Snapshot
 from muster.schedulers.joint.modelled_speeds import ANY_TYPE
 from muster.schedulers.joint.room_by_type import room_by_type
 from muster.schedulers.joint.sizes import chooses_type
-from muster.schedulers.registry import build
 from muster.workload.models import synergy_models
 from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.synergy_cases import on_types
+from tests.schedulers.synergy_cases import asked_at_first, on_types
 
 _NODES = cluster_of(8, 8, 4, 4)
 _TYPES = ("a100", "v100", "a100", "v100")
@@ -101,17 +98,10 @@ def test_types_count_for_jobs_of_which_something_is_known() -> None:
         "resnet18": synergy_models()["resnet18"],
         "gnmt": on_types(synergy_models()["gnmt"], {"a100": 2.0, "v100": 1.0}),
     }
-    found: list[list[bool]] = []
-
-    def look(snapshot: Snapshot) -> Snapshot:
-        found.append(chooses_type(snapshot).tolist())
-        return snapshot
-
     rows = [
         job(0, 100, model="resnet18"),
         job(0, 100, model="gnmt"),
         job(0, 100, model="unknown"),
         job(0, 100, model="resnet18", constraint="gpu_type=v100"),
     ]
-    run(jobs_of(*rows), TWO_TYPES, Seeing(build("fifo+tune-plus"), look), models=models)
-    assert found[0] == [True, True, False, False]
+    assert asked_at_first(chooses_type, rows, TWO_TYPES, models) == [True, True, False, False]
