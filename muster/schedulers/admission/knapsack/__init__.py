@@ -111,7 +111,8 @@ def _chosen(
         return plenty.active, plenty.bound * table.profit_unit, plenty.prices, False
     prices, at_least = np.zeros(table.capacity.size), -np.inf if known is None else table.value(known)
     for prices in chain([] if near is None else [near], prices_of_samples(table)):
-        best, bound = served_at(table, prices), table.bound_at(prices)
+        bound = table.bound_at(prices)
+        best = served_at(table, prices, bound)
         if best is not None and table.value(best) >= at_least and _is_good_enough(table, best, bound, effort):
             return best, bound, prices, False
     relaxation = relax(table, np.zeros(0, np.int64) if known is None else known, prices)

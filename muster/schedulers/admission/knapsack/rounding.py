@@ -24,11 +24,11 @@ def floor(table: SolverTable, relaxation: Relaxation) -> IntArray | None:
     return choice if table.fits(choice) else _repaired(table, choice)
 
 
-def served_at(table: SolverTable, prices: FloatArray) -> IntArray | None:
+def served_at(table: SolverTable, prices: FloatArray, bound: float) -> IntArray | None:
     """Give the groups their best ways at these prices, those first that gain most, as far as there is enough.
 
     The others take their cheapest ones, and what is left is given out. None if those together do not fit, and where so
-    much is left that the prices cannot be near.
+    much less is served than the bound at these prices that they cannot be near.
     """
     if not table.fits(table.cheapest):
         return None
@@ -37,7 +37,7 @@ def served_at(table: SolverTable, prices: FloatArray) -> IntArray | None:
     order = np.argsort(reduced[table.cheapest] - reduced[best], kind="stable")
     usage = np.ascontiguousarray(table.usage)
     some = served_in_order(table.group, usage, table.capacity, table.cheapest, best[order], ROUNDING)
-    if (1 - _NEAR) * table.bound_at(prices) > table.value(some):
+    if (1 - _NEAR) * bound > table.value(some):
         return None
     return refilled(table, some, prices)
 
