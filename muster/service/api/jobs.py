@@ -15,7 +15,7 @@ from muster.problems import InputError, Problem
 from muster.service.accounts import cannot_run
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
-from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere, job_of
+from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere, job_of, no_job
 from muster.service.engines import OutputRequest
 from muster.service.fitting import misfits
 from muster.service.home import job_folder
@@ -217,7 +217,7 @@ def set_priority(
     except InputError as bad:
         raise Refused(409, str(bad), bad.problems) from None
     if found is None:  # It was removed just now.
-        raise Refused(404, f"there is no job {job_id}")
+        raise no_job(job_id)
     service.status.wake()
     log.info("priority", user=caller.user, job=job_id, priority=wanted.priority)
     return _whole(service, found)
@@ -384,7 +384,7 @@ def _request_state(service: Service, caller: Caller, job: int, requested: StateR
     except InputError as bad:
         raise Refused(409, str(bad), bad.problems) from None
     if row is None:  # It was removed just now.
-        raise Refused(404, f"there is no job {job}")
+        raise no_job(job)
     service.status.wake()
     log.info("requested", user=caller.user, job=job, state_request=requested.value)
     return _whole(service, row)

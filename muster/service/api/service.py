@@ -118,5 +118,10 @@ def job_of(service: Service, caller: Caller, job: int) -> JobRow:
     """A job that a caller may see; another user's job is answered as if it did not exist."""
     row = service.store.job(job)
     if row is None or not (caller.operator or row.user == caller.user):
-        raise Refused(404, f"there is no job {job}")
+        raise no_job(job)
     return row
+
+
+def no_job(job: int) -> Refused:
+    """The answer where a job is not there, or not any more."""
+    return Refused(404, f"there is no job {job}")
