@@ -321,7 +321,7 @@ def test_transactions_do_not_overlap() -> None:
         transaction.put(0, [NodeAllocation(0, (0,))])
 
 
-def test_what_is_written_beside_the_room_harms_nothing() -> None:
+def test_there_is_more_room_than_is_reserved() -> None:
     """Compiled code does not look whether its caller reserved enough, and once wrote over the memory of others."""
     books = Ledger(cluster_of(8), 1).reserve(200, 100)
     assert len(books.rows) >= 4 * 200
