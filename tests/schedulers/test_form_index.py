@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Link
@@ -64,6 +64,7 @@ def a_run(random: np.random.Generator, cluster: Cluster, order: str, restart: fl
     st.booleans(),
     st.sampled_from([0.0, 20.0]),
 )
+@example(11837, "fifo", False, 0.0)  # nodes of one size, with islands of 2 and of 4
 @settings(deadline=None, max_examples=60)
 def test_runs_are_those_of_searches_of_all_nodes(seed: int, order: str, alike: bool, restart: float) -> None:
     """Nodes of one size, or of several with islands of several; CPUs are short at times."""
@@ -87,3 +88,18 @@ def test_runs_are_those_of_searches_of_all_nodes(seed: int, order: str, alike: b
         (indexed.record.reasons, slow.record.reasons),
     ):
         assert one.equals(other)
+
+
+def test_a_place_is_as_its_own_node_has_islands() -> None:
+    """Nodes of one shape with islands of 4 and of 2: a job leaves the slower one when the faster is free."""
+    cluster = cluster_of(4, 4, cpus_per_gpu=6.0)
+    first, second = cluster.nodes
+    cluster = replace(
+        cluster,
+        nodes=(replace(first, gpus_per_island=4), replace(second, gpus_per_island=2)),
+        links=replace(LINKS, node=Link(0.5, 0.0)),
+    )
+    jobs = jobs_of(*(job(at, seconds, gpus=4, model="gnmt") for at, seconds in ((0.0, 100.0), (1.0, 600.0))))
+    result = run(jobs, cluster, "srtf+joint", restart_cost_seconds=0.0, layers=LAYERS, network="physical")
+    places = result.record.allocations.filter(job_id="1").sort("from_seconds")
+    assert places["node"].to_list() == ["node1", "node0"]

@@ -20,12 +20,14 @@ class GangForms(NamedTuple):
     kinds: Ints
     speeds: Floats
     rack_of_node: Ints
+    island_of_node: Ints
+    """How many GPUs are in an island of it."""
     share_anywhere: Floats
     """By line of `speeds`: the slowest as a share of the fastest."""
 
 
 _NONE = np.zeros(0, np.int64)
-ALL_ALIKE = GangForms(_NONE, _NONE, np.zeros((0, 0)), _NONE, np.zeros(0))
+ALL_ALIKE = GangForms(_NONE, _NONE, np.zeros((0, 0)), _NONE, _NONE, np.zeros(0))
 
 
 class Gangs(NamedTuple):
@@ -103,8 +105,9 @@ def forms_of(snapshot: Snapshot, gpus: Ints) -> GangForms:
     if snapshot.forms is None or not places_differ(snapshot, gpus):
         return ALL_ALIKE
     line, forms = snapshot.forms.of(snapshot.jobs.model, gpus)
-    racks = snapshot.ledger.books.nodes["rack"].astype(np.int64)
-    return GangForms(line, forms.kinds, forms.speeds, racks, forms.share_anywhere)
+    nodes = snapshot.ledger.books.nodes
+    racks, islands = (np.ascontiguousarray(nodes[of], np.int64) for of in ("rack", "island"))
+    return GangForms(line, forms.kinds, forms.speeds, racks, islands, forms.share_anywhere)
 
 
 def request_above_share(gangs: Gangs, at: Ints) -> Bools:

@@ -45,6 +45,7 @@ cdef struct Gangs:
     FormsOfGang forms  # of the first line; without any, every place is as fast as any other
     int64_t* line  # by position
     int64_t* rack_of_node
+    int64_t* island_of_node  # GPUs of an island
 
 
 cdef inline FormsOfGang forms_of(Gangs* gangs, int64_t at) noexcept nogil:

@@ -28,6 +28,7 @@ cdef Gangs gangs_of(object arrays) except *:
         gangs.forms.count = forms.speeds.shape[1]
         gangs.forms.kinds, gangs.forms.speeds = ints(forms.kinds).at, floats(forms.speeds).at
         gangs.line, gangs.rack_of_node = ints(forms.line).at, ints(forms.rack_of_node).at
+        gangs.island_of_node = ints(forms.island_of_node).at
     return gangs
 
 

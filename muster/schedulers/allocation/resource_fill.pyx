@@ -473,7 +473,7 @@ cdef int64_t form_of(Draft* draft, Gangs* gangs, int64_t at, FormsOfGang forms) 
     cdef bint even = True, fits_island
     cdef NodePart* part = &draft.node_parts[first]
     if part.next < 0:
-        fits_island = part.gpus <= gangs.kinds[gangs.kind_of_node[part.node]].island
+        fits_island = part.gpus <= gangs.island_of_node[part.node]
         return form_on_machine(forms, ISLAND if fits_island else MACHINE)
     while number >= 0:
         part = &draft.node_parts[number]

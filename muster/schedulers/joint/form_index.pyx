@@ -27,9 +27,11 @@ cdef void begin_index(FormIndex* index, Gangs* gangs, int64_t rack_count, int64_
     index.left.assign(rack_count, 0)
     for kind in range(gangs.kind_count):
         gpus = max(gpus, gangs.kinds[kind].gpus)
-        if gangs.kinds[kind].gpus != gangs.kinds[0].gpus or gangs.kinds[kind].island != gangs.kinds[0].island:
+        if gangs.kinds[kind].gpus != gangs.kinds[0].gpus:
             index.alike = False
     for node in range(gangs.nodes):
+        if gangs.island_of_node[node] != gangs.island_of_node[0]:
+            index.alike = False
         most_held = max(most_held, held[node])
     index.held_counts, index.words = most_held + 1, gangs.nodes // 64 + 1
     index.list_count = (gpus + 1) * index.held_counts

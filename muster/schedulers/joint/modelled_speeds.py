@@ -82,7 +82,9 @@ def forms_with(snapshot: Snapshot, gpus: Ints, whole: Ints) -> GangForms:
     _, _, last_pass = local_batches(models, jobs.model[varying], each)
     line = forms.line.copy()
     line[varying], every = snapshot.forms.of(jobs.model[varying], gpus[varying], last_pass)
-    return GangForms(line, every.kinds, every.speeds, forms.rack_of_node, every.share_anywhere)
+    return forms._replace(
+        line=line, kinds=every.kinds, speeds=every.speeds, share_anywhere=every.share_anywhere
+    )
 
 
 def of_type(given: AllocationInput, gpu_type: int) -> Bools:

@@ -12,7 +12,7 @@ from muster.cluster.held_rows import held_rows
 from muster.cluster.ledger_arrays import GPU, MICRO, WHOLE, Bools, Floats, Ints
 from muster.cluster.portable_math import power
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.gangs import GangForms, Gangs, forms_of, places_differ
+from muster.schedulers.allocation.gangs import Gangs, forms_of, places_differ
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.gpu_limits import GpuLimits
 from muster.schedulers.interruption import HORIZON_SECONDS
@@ -170,7 +170,7 @@ def _within_reach(given: AllocationInput, gangs: Gangs) -> Gangs:
         snapshot.ledger.books.nodes,
     )
     return gangs._replace(
-        forms=GangForms(line, own.kinds, own.speeds, forms.rack_of_node, own.share_anywhere)
+        forms=forms._replace(line=line, kinds=own.kinds, speeds=own.speeds, share_anywhere=own.share_anywhere)
     )
 
 

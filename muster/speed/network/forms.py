@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import log
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.cluster import Cluster
-from muster.speed.network.placement import place, shapes_of
+from muster.speed.network.placement import Placements, place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+_Form: TypeAlias = tuple[int, int, int]
 
 IN_ISLAND, IN_MACHINE, EVENLY, IN_RACK, ANYWHERE = range(5)
 """Kinds of form: one NVLink island; one machine; the same number of GPUs on each of some machines, of as
@@ -113,7 +116,10 @@ class PlacementShapes:
 
     def _worked_out(self, model: int, gpus: int, stretched: float) -> tuple[Ints, Floats]:
         """Kinds and speeds of one gang's forms, padded."""
-        known = [(form, self._speed_of(model, example, stretched)) for form, example in self._examples(gpus)]
+        known = [
+            (form, self._speed_on(model, place, stretched))
+            for form, place in chain(self._on_one_machine(gpus), self._on_several(gpus))
+        ]
         slowest = min((speed for _, speed in known if speed is not None), default=1.0)
         ranked = sorted(
             ((form, slowest if speed is None else speed) for form, speed in known),
@@ -126,22 +132,33 @@ class PlacementShapes:
             kinds[at], speeds[at] = form, speed
         return kinds, speeds
 
-    def _speed_of(self, model: int, example: Sequence[Sequence[int]], stretched: float) -> float | None:
+    def _speed_on(self, model: int, placed: Placements | None, stretched: float) -> float | None:
         """None where the empty cluster has no such place."""
-        placed = place(example, self._cluster)
         if placed is None or self.speed is None:
             return None if placed is None else 1.0
         shapes = shapes_of(placed, self.speed.tree)
         return float(self.speed.efficiency(np.array([model]), shapes, np.array([stretched]))[0])
 
-    def _examples(self, gpus: int) -> Iterator[tuple[tuple[int, int, int], list[list[int]]]]:
-        """Every form that a gang can have here, with the GPUs by machine of each rack of one such place."""
+    def _on_one_machine(self, gpus: int) -> Iterator[tuple[_Form, Placements]]:
+        """The forms on one machine that a gang can have here; one over islands is on a machine with the smallest."""
+        nodes = self._cluster.nodes
+        room = [number for number, node in enumerate(nodes) if node.gpus >= gpus]
+        whole = [number for number in room if nodes[number].gpus_per_island >= gpus]
+        if whole:
+            yield (IN_ISLAND, 1, 1), Placements.on_node(whole[0], gpus)
+        if room:
+            islands = min(room, key=lambda number: nodes[number].gpus_per_island)
+            yield (IN_MACHINE, 1, 1), Placements.on_node(islands, gpus)
+
+    def _on_several(self, gpus: int) -> Iterator[tuple[_Form, Placements | None]]:
+        """The forms over several machines, each with one such place."""
+        for form, example in self._examples(gpus):
+            yield form, place(example, self._cluster)
+
+    def _examples(self, gpus: int) -> Iterator[tuple[_Form, list[list[int]]]]:
+        """Every form over several machines, with the GPUs by machine of each rack of one such place."""
         nodes, racks = self._cluster.nodes, self._cluster.nodes_by_rack
         largest = max(node.gpus for node in nodes)
-        if gpus <= max(node.gpus_per_island for node in nodes):
-            yield (IN_ISLAND, 1, 1), [[gpus]]
-        if gpus <= largest:
-            yield (IN_MACHINE, 1, 1), [[gpus]]
         for machines in range(2, gpus + 1):
             if gpus % machines == 0 and gpus // machines <= largest:
                 for count in range(1, min(machines, len(racks)) + 1):

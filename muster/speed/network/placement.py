@@ -44,6 +44,11 @@ class Placements:
     gpu_bits: npt.NDArray[np.int64]
     """GPU ids of the row as bits."""
 
+    @classmethod
+    def on_node(cls, node: int, gpus: int) -> Placements:
+        """One job on the first GPUs of one node."""
+        return cls(np.array([0, 1]), np.array([node], np.int64), np.array([(1 << gpus) - 1], np.int64))
+
     @property
     def jobs(self) -> int:
         """Jobs of the batch."""
