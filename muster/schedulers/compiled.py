@@ -64,7 +64,8 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
     }
     allocation: Allocation = scheduler.allocator.allocation  # type: ignore[attr-defined]
     columns = (*kinds(allocation, snapshot), table.node_allowed, queues)
-    if not scheduler.selections and scheduler.promote_after_seconds == inf:
+    counts_by_node = scheduler.preemptive and not table.node_allowed.all()
+    if not scheduler.selections and scheduler.promote_after_seconds == inf and not counts_by_node:
         return CompiledScheduler(settings, *columns)
     quota = next(iter(scheduler.selections), None)
     assert quota is None or isinstance(quota, Quota)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import DELAYED, GPU, MICRO, WHOLE
+from muster.cluster.ledger_arrays import DELAYED, MICRO, WHOLE
 from muster.schedulers.ageing import among, next_overdue, overdue, promoted_first, turn_ends
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import CPUS_AND_MEMORY, honoured, honoured_by_all
@@ -38,7 +38,7 @@ from muster.schedulers.parts import (
 from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.job_columns import job_columns, reason_columns
 from muster.schedulers.placement.migration import migrate
-from muster.schedulers.placement.serving import count_walk, fit_walk, serve
+from muster.schedulers.placement.serving import count_walk, fit_walk, gpus_on_nodes_of, serve
 from muster.schedulers.reasons import (
     BEHIND_HEAD,
     NO_CPUS,
@@ -323,13 +323,16 @@ class Composed:
                 self._leave_out_too_large(snapshot, pinned, ranked, chosen)
         log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
         mark = plan.transaction.mark()
+        unprotected = self._unprotected(snapshot, ranked, until)
         self.allocator.allocate(snapshot, plan, ranked, chosen)
         log_phase(snapshot, "placed", lambda: codes == PLACED)
         unplaced = urgent.any() and (urgent[ranked] & (codes[ranked] != PLACED)).any()
         if unplaced and not snapshot.ledger.books.totals[DELAYED]:
             self._make_room(snapshot, plan, mark, ranked, chosen, pinned, urgent)
-        elif self.preemptive and jobs.some_protected:
-            self._name_protection(snapshot, plan, ranked, until)
+        else:
+            waits = unprotected & ((codes == NO_GPUS) | (codes == OUTRANKED))
+            codes[waits] = PROTECTED
+            plan.reason_b[waits] = max(float(until[pinned].min(initial=inf)) - snapshot.now, 0.0)
 
     def _make_room(
         self,
@@ -343,18 +346,20 @@ class Composed:
     ) -> None:
         """Serve the first promoted job that has no place before all others that wait.
 
-        More and more of the last running jobs make room for it, if they may be interrupted. If even that does not
-        do, they go on, and what becomes free is left to it.
+        More and more of the last running jobs on its nodes make room for it, if they may be interrupted. If even that
+        does not do, they go on, and what becomes free is left to it.
         """
         codes, jobs = plan.reasons, snapshot.jobs
         place = int(np.flatnonzero(urgent[ranked] & (codes[ranked] != PLACED))[0])
         first, waits = ranked[place], jobs.waiting[ranked]
         behind = waits & (np.arange(len(ranked)) > place)
         kept, running = ranked[~behind], ranked[~waits]
-        victims = running[~pinned[running] & ~urgent[running]][::-1]
+        victims = running[~pinned[running] & ~urgent[running]][::-1].copy()
         plan.transaction.undo(mark)
-        room = np.cumsum(jobs.held_gpus[victims]) + snapshot.ledger.books.totals[GPU] / MICRO
-        fewest = int(np.searchsorted(room, snapshot.counted_gpus[first])) + 1
+        held = np.zeros_like(victims)
+        free = gpus_on_nodes_of(snapshot.ledger.books, job_columns(snapshot), int(first), victims, held)
+        victims, room = victims[held >= 0], np.cumsum(held[held >= 0]) + free
+        fewest = int(np.searchsorted(room, round(snapshot.counted_gpus[first] * MICRO))) + 1
         counts = [0]
         while fewest <= len(victims):
             counts.append(fewest)
@@ -373,31 +378,32 @@ class Composed:
                 break
         codes[ranked[behind]] = BEHIND_HEAD
 
-    def _name_protection(self, snapshot: Snapshot, plan: Proposal, ranked: Ints, until: Floats) -> None:
-        """Mark the jobs that wait only because running jobs may not be interrupted yet."""
-        jobs, codes = snapshot.jobs, plan.reasons
-        for_now = (until > snapshot.now) & (until < inf)
-        if not for_now.any():
-            return
-        served = np.ones(len(jobs), np.bool_)
-        self._choose_in_order(snapshot, ranked, until == inf, served)
-        waits = served & ((codes == NO_GPUS) | (codes == OUTRANKED))
-        codes[waits] = PROTECTED
-        plan.reason_b[waits] = max(float(until[for_now].min()) - snapshot.now, 0.0)
+    def _unprotected(self, snapshot: Snapshot, ranked: Ints, until: Floats) -> Bools:
+        """The jobs that would be chosen if all running jobs could be interrupted now that can be later."""
+        served = np.zeros(len(snapshot.jobs), np.bool_)
+        if self.preemptive and ((until > snapshot.now) & (until < inf)).any():
+            self._choose_in_order(snapshot, ranked, until == inf, served)
+        return served
 
     def _choose_in_order(self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools) -> None:
         """Choose the jobs whose GPUs fit in all, in order; pinned ones first.
 
         Where running jobs change size and go on, what they have above their fewest GPUs counts as free.
         """
-        jobs = snapshot.jobs
-        held = jobs.held_gpus
-        needed = np.where(jobs.running, held, jobs.requested_gpus)
-        free = snapshot.ledger.books.totals[GPU] + snapshot.ledger.releasing_gpus()
+        jobs, more = snapshot.jobs, 0
         if not self.preemptive:
             resizable = snapshot.resizable
-            free += int(((held - jobs.min_gpus)[resizable] * MICRO).sum())
-        count_walk(needed, held, pinned, ranked, free, self.strict, chosen)
+            more = int(((jobs.held_gpus - jobs.min_gpus)[resizable] * MICRO).sum())
+        count_walk(
+            snapshot.ledger.books,
+            job_columns(snapshot),
+            pinned,
+            ranked,
+            more,
+            self.allocator.moves_for_others,
+            self.strict,
+            chosen,
+        )
 
     def _leave_out_too_large(self, snapshot: Snapshot, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
         """Take the jobs from the chosen whose CPUs and memory do not fit beside those of the jobs before them.

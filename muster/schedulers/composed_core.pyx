@@ -621,18 +621,17 @@ cdef class CompiledScheduler:
     cdef void _name_protection(self, WorldView* world, double now) noexcept nogil:
         """Find the jobs that wait only because running jobs may not be interrupted yet."""
         cdef size_t at
-        cdef int64_t job, free
+        cdef int64_t job
         self.protection_ends = INFINITY
         if not self.preemptive or not self.some_protected or self.soonest_end == INFINITY:
             return
         self.protection_ends = max(self.soonest_end - now, 0.0)
-        free = world.books.totals[GPU] + self._releasing(world)
-        if self.in_turn and free == self.free_before:
+        if self.in_turn:
             # All protected jobs come before the first that is left out: without protection the same are chosen.
             for at in range(self.waiting_kinds.size()):
                 self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].chosen
             return
-        self._walk(_FOREVER, free)
+        self._walk(_FOREVER, self.free_before)
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].cursor
         for at in range(self.victims.size()):

@@ -299,6 +299,8 @@ class GangAllocator(Part):
     spares_running: ClassVar[bool] = False
     """Whether a waiting job goes before a running one only by the order's margin: those that stop leave others worse
     places."""
+    moves_for_others: ClassVar[bool] = False
+    """Whether running jobs may move to make room."""
     chooses_sizes: ClassVar[bool] = False
     """Whether it chooses how many GPUs elastic jobs have; it keeps to `Proposal.limits` then."""
     changes_amounts: ClassVar[bool] = True

@@ -5,6 +5,7 @@ from libcpp.vector cimport vector
 
 from muster.cluster.arrays cimport Floats
 from muster.schedulers.composed_core cimport CompiledScheduler, Ranked, WorldView
+from muster.schedulers.placement.rooms cimport Rooms
 
 cdef class WholeQueueScheduler(CompiledScheduler):
     cdef bint _has_quota, _weighted
@@ -17,6 +18,8 @@ cdef class WholeQueueScheduler(CompiledScheduler):
     cdef vector[int64_t] _order  # the jobs that are served, as they are served
     cdef vector[uint8_t] _is_urgent  # by job: it was promoted before, and others make room for it
     cdef vector[uint8_t] _ran  # by job: it held something when the decision began
+    cdef vector[uint8_t] _would_run  # by job: it would be chosen if no job were protected
+    cdef Rooms _rooms
     cdef bint _some_newly
     cdef int64_t _mark  # entries of the journal before the first job is served
 
@@ -28,7 +31,8 @@ cdef class WholeQueueScheduler(CompiledScheduler):
     cdef void _serve_in_order(self, WorldView* world, vector[int64_t]& order) noexcept nogil
     cdef void _serve_job(self, WorldView* world, int64_t job, int64_t turn, bint releasing) noexcept nogil
     cdef void _make_room(self, WorldView* world, double now) noexcept nogil
-    cdef void _name_protected(self, WorldView* world, double now) noexcept nogil
+    cdef void _find_unprotected(self, WorldView* world, double now) noexcept nogil
+    cdef void _name_protected(self, WorldView* world) noexcept nogil
     cdef void _note_all(self, WorldView* world) noexcept nogil
     cdef void _promise_turns(self, WorldView* world, double now) noexcept nogil
     cdef bint _is_unplaced(self, int64_t job) noexcept nogil

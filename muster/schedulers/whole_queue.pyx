@@ -1,7 +1,8 @@
-"""The compiled form of a composed scheduler with quotas or a bound on waiting: it looks at all jobs in each decision.
+"""The compiled form of a composed scheduler with quotas, a bound on waiting or jobs that may not use all nodes.
 
-Under a quota a job's rank goes by what its tenant's jobs before it demand, and a promoted job goes before all others:
-the jobs of a kind that start are not the first of its queue. The queues of `CompiledScheduler` only keep the waiting
+It looks at all jobs in each decision. Under a quota a job's rank goes by what its tenant's jobs before it demand, and a
+promoted job goes before all others: the jobs of a kind that start are not the first of its queue. Jobs that may use
+some nodes only are counted there (`rooms`), and running ones of a kind where they are. The queues of `CompiledScheduler` only keep the waiting
 jobs and their keys here. It decides as `Composed` does with `IndependentAllocator`.
 """
 
@@ -9,8 +10,17 @@ from libc.math cimport INFINITY
 from libcpp.algorithm cimport lower_bound, sort, stable_sort, upper_bound
 
 from muster.cluster.arrays cimport floats
-from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job, undo_to
+from muster.cluster.ledger_core cimport GPU, WHOLE, copy_chain, put_chain, release_job, undo_to
 from muster.schedulers.composed_core cimport ATTAINED_QUEUES, ON_ALL, ON_COMPLETION
+from muster.schedulers.placement.rooms cimport (
+    begin_rooms,
+    enter_rooms,
+    free_on,
+    held_on,
+    keep_rooms,
+    leave_rooms,
+    open_rooms,
+)
 from muster.workload.jobs_core cimport RUNNING, WAITING, Asked, Fact, service_of
 
 from muster.schedulers.ageing import LATE, LEAST_TURN_SECONDS
@@ -47,6 +57,8 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         self._promote_after, self._promote_for_good = settings["promote_after"], settings["promote_for_good"]
         self._is_urgent.resize(kind_of.shape[0])
         self._ran.resize(kind_of.shape[0])
+        self._would_run.resize(kind_of.shape[0])
+        begin_rooms(&self._rooms, self.node_allowed, node_allowed.shape[0], node_allowed.shape[1])
 
     cdef void take_over(self, WorldView* world, double now) noexcept nogil:
         """The jobs that wait and run, after the steps of a decision were made true."""
@@ -82,6 +94,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         cdef bint unplaced = False
         self.stable_until = self.next_wake = INFINITY
         self.wake_on = ON_ALL & ~ON_COMPLETION
+        self.protection_ends = INFINITY
         self.served.clear()
         self.victims.clear()
         self.changed.clear()
@@ -114,14 +127,15 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         for at in range(self._order.size()):
             self.chosen[self._order[at]] = True
         if self.preemptive:
+            self._find_unprotected(world, now)
             self._choose(world, now)
         self._serve_in_order(world, self._order)
         for at in range(self._order.size()):
             unplaced = unplaced or self._is_unplaced(self._order[at])
         if unplaced and not world.books.delayed[0]:
             self._make_room(world, now)
-        elif self.preemptive and self.some_protected:
-            self._name_protected(world, now)
+        elif self.protection_ends < INFINITY:
+            self._name_protected(world)
         self._note_all(world)
         self._promise(world, now)
         self._promise_turns(world, now)
@@ -191,7 +205,8 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         cdef vector[uint8_t] chosen
         cdef size_t at, count, fewest
         cdef int64_t job, first = -1
-        cdef double room = 0.0, free, needed
+        cdef int64_t room, needed
+        cdef uint8_t* allowed
         cdef bint last = False
         undo_to(world.books, self._mark)
         for at in range(self._order.size()):
@@ -202,18 +217,20 @@ cdef class WholeQueueScheduler(CompiledScheduler):
             kept.push_back(job)
             if first < 0 and self._is_unplaced(job):
                 first = job
+        allowed = self.node_allowed + world.asked[first].constraint * world.books.node_count
         for at in range(self._order.size(), 0, -1):
             job = self._order[at - 1]
             if self._ran[job] and self.until[job] <= now and not self._is_urgent[job]:
-                victims.push_back(job)
+                if held_on(world.books, allowed, job) >= 0:
+                    victims.push_back(job)
         for at in range(self._order.size()):
             chosen.push_back(self.chosen[self._order[at]])
-        free, needed = world.books.totals[GPU] / <double> MICRO, _requested(&world.asked[first])
+        room, needed = free_on(world.books, allowed), self.kinds[self.kind_of[first]].demand
         fewest = 0
         while fewest < victims.size():
-            room += world.facts[victims[fewest]].held
+            room += held_on(world.books, allowed, victims[fewest])
             fewest += 1
-            if room + free >= needed:
+            if room >= needed:
                 break
         else:
             fewest = victims.size() + 1
@@ -309,22 +326,25 @@ cdef class WholeQueueScheduler(CompiledScheduler):
 
     cdef void _choose(self, WorldView* world, double pinned_after) noexcept nogil:
         """Choose the jobs to serve by GPU count: in order, each that fits in what is left (Synergy, "Rounds")."""
-        cdef int64_t job, demand, free = world.books.totals[GPU] + self._releasing(world)
+        cdef int64_t job
         cdef size_t at
+        cdef bint fits
+        open_rooms(&self._rooms, world.books, 0)
         for at in range(self._order.size()):
             job = self._order[at]
             self.chosen[job] = self._ran[job] and self.some_protected and self.until[job] > pinned_after
             if self._ran[job] and not self.chosen[job]:
-                free += self.kinds[self.kind_of[job]].demand
+                leave_rooms(&self._rooms, world.books, job)
         for at in range(self._order.size()):
             job = self._order[at]
-            demand = self.kinds[self.kind_of[job]].demand
             if self.chosen[job]:
                 continue
-            if demand <= free:
-                self.chosen[job] = True
-                free -= demand
-            elif self.strict:
+            if self._ran[job]:
+                fits = keep_rooms(&self._rooms, world.books, job)
+            else:
+                fits = enter_rooms(&self._rooms, world.asked[job].constraint, self.kinds[self.kind_of[job]].demand)
+            self.chosen[job] = fits
+            if self.strict and not fits:
                 return
 
     cdef void _serve_in_order(self, WorldView* world, vector[int64_t]& order) noexcept nogil:
@@ -371,21 +391,27 @@ cdef class WholeQueueScheduler(CompiledScheduler):
 
     # Reasons and promises
 
-    cdef void _name_protected(self, WorldView* world, double now) noexcept nogil:
-        """Mark the jobs that wait only because running jobs may not be interrupted yet."""
+    cdef void _find_unprotected(self, WorldView* world, double now) noexcept nogil:
+        """Find the jobs that would be chosen if all running jobs could be interrupted now that can be later."""
         cdef double soonest = INFINITY
         cdef size_t at
-        cdef int64_t job
-        for at in range(self.running.size()):
+        for at in range(self.running.size() if self.some_protected else 0):
             if self.until[self.running[at].job] > now:
                 soonest = min(soonest, self.until[self.running[at].job])
+        self.protection_ends = max(soonest - now, 0.0)
         if soonest == INFINITY:
             return
-        self.protection_ends = max(soonest - now, 0.0)
         self._choose(world, _FOREVER)
         for at in range(self._order.size()):
+            self._would_run[self._order[at]] = self.chosen[self._order[at]]
+
+    cdef void _name_protected(self, WorldView* world) noexcept nogil:
+        """Mark the jobs that wait only because running jobs may not be interrupted yet."""
+        cdef size_t at
+        cdef int64_t job
+        for at in range(self._order.size()):
             job = self._order[at]
-            if self.chosen[job]:
+            if self._would_run[job]:
                 self.why[job] = self._protected(world, job, self.why[job])
 
     cdef void _note_all(self, WorldView* world) noexcept nogil:

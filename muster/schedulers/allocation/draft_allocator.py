@@ -81,6 +81,7 @@ class DraftAllocator(GangAllocator):
     """An allocator whose strategy is `choose_draft`."""
 
     stable_when_queue_empty: ClassVar[bool] = False
+    moves_for_others: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {EVEN_GANGS}
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:

@@ -1,4 +1,4 @@
-from muster.cluster.ledger_arrays import Books, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Books, Bools, Ints
 from muster.schedulers.placement.job_columns import JobColumns, ReasonColumns
 
 def pick_from(free: int, gpus: int, island: int, count: int) -> int: ...
@@ -7,8 +7,16 @@ def place_job(
 ) -> bool: ...
 def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool, chosen: Bools) -> None: ...
 def count_walk(
-    counted: Floats, held: Floats, pinned: Bools, ranked: Ints, free: int, strict: bool, chosen: Bools
+    books: Books,
+    jobs: JobColumns,
+    pinned: Bools,
+    ranked: Ints,
+    more: int,
+    moves: bool,
+    strict: bool,
+    chosen: Bools,
 ) -> None: ...
+def gpus_on_nodes_of(books: Books, jobs: JobColumns, first: int, others: Ints, held: Ints) -> int: ...
 def serve(
     books: Books,
     jobs: JobColumns,

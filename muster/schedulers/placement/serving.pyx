@@ -1,12 +1,11 @@
 """A whole queue served in order: which jobs fit in all, and which of them find a place."""
 
-from libc.math cimport rint
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 from libcpp.vector cimport vector
 
 cimport muster.schedulers.placement.rules_core as rules_core
-from muster.cluster.arrays cimport Bools, Floats, Ints, bools, floats, ints
+from muster.cluster.arrays cimport Bools, Ints, bools, ints
 from muster.cluster.ledger_core cimport GPU, STORAGE, WHOLE, Books, books_of, release_job
 from muster.schedulers.placement.columns cimport (
     Jobs,
@@ -22,6 +21,16 @@ from muster.schedulers.placement.columns cimport (
     reasons_of,
     spec_of,
     thousandths_of,
+)
+from muster.schedulers.placement.rooms cimport (
+    Rooms,
+    begin_rooms,
+    enter_rooms,
+    free_on,
+    held_on,
+    keep_rooms,
+    leave_rooms,
+    open_rooms,
 )
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked
@@ -95,31 +104,55 @@ cdef void _fit_walk(
                 blocked = strict
 
 
-def count_walk(counted, held, pinned, ranked, int64_t free, bint strict, chosen):
+def count_walk(books, jobs, pinned, ranked, int64_t more, bint moves, bint strict, chosen):
     """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
-    By position, jobs need the GPUs that are `counted` and hold those that are `held`. Running jobs among the ranked
-    compete with the others, unless they are pinned: those are chosen first. `free` is what is free now, in millionths.
+    They are counted on the nodes that they may use (`rooms`). Running jobs among the ranked compete with the others,
+    where they are if none of them `moves`, unless they are pinned: those are chosen first. `more`, in millionths, may
+    be taken beside what is free.
     """
-    cdef Floats needs = floats(counted), holds = floats(held)
+    cdef Books here = books_of(books)
+    cdef Jobs columns = jobs_of(jobs)
     cdef Bools kept = bools(pinned), take = bools(chosen)
     cdef Ints order = ints(ranked)
-    cdef int64_t place, at, need
+    cdef int64_t place, at, job, need
+    cdef bint fits
+    cdef Rooms rooms
+    begin_rooms(&rooms, columns.node_allowed, len(jobs.node_allowed), columns.nodes)
+    open_rooms(&rooms, &here, more)
     for place in range(order.size):
         at = order.at[place]
         take.at[at] = kept.at[at]
         if not take.at[at]:
-            free += <int64_t> rint(holds.at[at] * 1e6)
+            leave_rooms(&rooms, &here, columns.numbers[at])
     for place in range(order.size):
         at = order.at[place]
         if take.at[at]:
             continue
-        need = <int64_t> rint(needs.at[at] * 1e6)
-        if need <= free:
-            take.at[at] = True
-            free -= need
-        elif strict:
+        job = columns.numbers[at]
+        if here.heads[job] >= 0 and not moves:
+            fits = keep_rooms(&rooms, &here, job)
+        else:
+            need = held_on(&here, columns.node_allowed, job) if here.heads[job] >= 0 else thousandths_of(&columns, at) * WHOLE
+            fits = enter_rooms(&rooms, columns.spec[job].constraint, need)
+        take.at[at] = fits
+        if strict and not fits:
             return
+
+
+def gpus_on_nodes_of(books, jobs, int64_t first, others, held):
+    """Write into `held` what others hold on the nodes that a job may use, -1 for none of them; what is free there.
+
+    All in millionths.
+    """
+    cdef Books here = books_of(books)
+    cdef Jobs columns = jobs_of(jobs)
+    cdef Ints at = ints(others), on_nodes = ints(held)
+    cdef uint8_t* allowed = allowed_nodes(&columns, first)
+    cdef int64_t place
+    for place in range(at.size):
+        on_nodes.at[place] = held_on(&here, allowed, columns.numbers[at.at[place]])
+    return free_on(&here, allowed)
 
 
 def serve(books, jobs, ranked, chosen, resource_options, rules, bint strict, reasons):
@@ -178,7 +211,7 @@ cdef void _serve(Service* service, Ints ranked, uint8_t* chosen, bint strict) no
                 reasons.codes[at] = _PLACED
             elif blocked:
                 reasons.codes[at] = _BEHIND_HEAD
-            elif promised or thousandths_of(jobs, at) * 1000 > books.totals[GPU]:
+            elif promised or thousandths_of(jobs, at) * WHOLE > books.totals[GPU]:
                 code = _OUTRANKED if promised or stopped[at] >= 0 else _NO_GPUS
                 note_lack(books, jobs, at, code, reasons)
                 blocked = strict

@@ -1,0 +1,155 @@
+"""Which jobs an order serves is counted on the nodes that each may use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import Ledger, NodeAllocation
+from muster.cluster.structured import zero_records
+from muster.schedulers.placement.job_columns import JobColumns
+from muster.schedulers.placement.serving import count_walk
+from muster.workload.jobs import ASKED
+from muster.workload.trace import Trace
+from tests.building import cluster_of, column, job, jobs_of, run
+
+PARTS = (
+    "proportional+pack",
+    "requested+spread",
+    "least-loss",
+    "tune",
+    "tune-plus",
+    "tune-published",
+    "greedy",
+    "opt",
+)
+
+
+def all_find_gpus(sizes: list[int], allowed: npt.NDArray[np.bool_], free: npt.NDArray[np.int64]) -> bool:
+    """Whether jobs have their GPUs all at once, each on any nodes that it may use, by the largest flow."""
+    jobs, nodes = allowed.shape
+    capacity = np.zeros((jobs + nodes + 2, jobs + nodes + 2), np.int32)
+    capacity[0, 1 : jobs + 1] = sizes
+    capacity[1 : jobs + 1, jobs + 1 : -1] = np.where(allowed, np.array(sizes)[:, None], 0)
+    capacity[jobs + 1 : -1, -1] = free
+    return bool(maximum_flow(csr_array(capacity), 0, jobs + nodes + 1).flow_value == sum(sizes))
+
+
+def nested(data: st.DataObject, nodes: int) -> npt.NDArray[np.bool_]:
+    """Constraints any two of which are apart or one in the other: all nodes, some in a row, some of those."""
+    cuts = sorted(data.draw(st.sets(st.integers(1, nodes - 1), max_size=3)))
+    parts = [(0, nodes), *pairwise([0, *cuts, nodes])]
+    parts += [(first, (first + last + 1) // 2) for first, last in parts[1:] if last - first > 1]
+    number = np.arange(nodes)
+    return np.array([(first <= number) & (number < last) for first, last in parts])
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_jobs_are_chosen_while_all_find_gpus_at_once(data: st.DataObject) -> None:
+    """Where constraints are nested, and running jobs stay where they are."""
+    gpus = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=6))
+    allowed = nested(data, len(gpus))
+    free, rows, constraint, held = np.array(gpus), [], [], []
+    ledger = Ledger(cluster_of(*gpus), 12)
+    for number in range(data.draw(st.integers(1, 12))):
+        constraint.append(data.draw(st.integers(0, len(allowed) - 1)))
+        own = np.flatnonzero(allowed[constraint[-1]] & (free > 0))
+        runs = len(own) > 0 and data.draw(st.booleans())
+        node = data.draw(st.sampled_from(own.tolist())) if runs else -1
+        rows.append(data.draw(st.integers(1, int(free[node]) if runs else 5)))
+        held.append(node)
+        if runs:
+            first = gpus[node] - int(free[node])
+            ledger.put(number, [NodeAllocation(node, tuple(range(first, first + rows[-1])))])
+            free[node] -= rows[-1]
+    asked = zero_records(len(rows), ASKED)
+    asked["gpus"], asked["milli"], asked["constraint"] = rows, 1000, constraint
+    pinned = np.array([node >= 0 and data.draw(st.booleans()) for node in held])
+    ranked = np.array(data.draw(st.permutations(range(len(rows)))))
+    chosen = np.zeros(len(rows), np.bool_)
+    strict = data.draw(st.booleans())
+    columns = JobColumns(asked, np.arange(len(rows)), allowed)
+    count_walk(ledger.books, columns, pinned, ranked, 0, False, strict, chosen)
+
+    expected = pinned.copy()
+    for at in [at for at in ranked.tolist() if not pinned[at]]:
+        expected[at] = True
+        left, waiting = np.array(gpus), []
+        for other in np.flatnonzero(expected).tolist():
+            if held[other] >= 0:
+                left[held[other]] -= rows[other]
+            else:
+                waiting.append(other)
+        sizes = [rows[other] for other in waiting]
+        expected[at] = all_find_gpus(sizes, allowed[[constraint[other] for other in waiting]], left)
+        if strict and not expected[at]:
+            break
+    assert chosen.tolist() == expected.tolist()
+
+
+def with_partitions(*names: str, gpus: int = 1) -> Cluster:
+    """A node of each of these partitions."""
+    cluster = cluster_of(*[gpus] * len(names))
+    nodes = zip(cluster.nodes, names, strict=True)
+    return replace(cluster, nodes=tuple(replace(node, labels=(name,)) for node, name in nodes))
+
+
+def in_partition(name: str, *rows: tuple[float, float, int, float]) -> Trace:
+    """Jobs of a partition: arrival, seconds, GPUs, priority."""
+    return jobs_of(
+        *(
+            job(at, seconds, gpus=gpus, priority=priority, constraint=f"label={name}")
+            for at, seconds, gpus, priority in rows
+        )
+    )
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("order", ["srtf", "las", "priority"])
+def test_a_short_job_takes_the_gpu_of_its_partition(order: str, parts: str) -> None:
+    """The idle node of another partition is none to it."""
+    jobs = in_partition("train", (0.0, 100_000.0, 1, 0.0), (10.0, 60.0, 1, 5.0))
+    assert column(run(jobs, with_partitions("train", "dev"), f"{order}+{parts}"), "finish_seconds")[1] < 1_000
+
+
+@given(
+    st.sampled_from(["srtf", "las", "priority", "gittins", "fifo"]),
+    st.sampled_from(
+        [(parts, {}) for parts in PARTS] + [(parts, {"promote_after_seconds": "300"}) for parts in PARTS[:2]]
+    ),
+    st.lists(
+        st.tuples(
+            st.floats(0, 500),
+            st.floats(10, 1_000),
+            st.sampled_from([1, 1, 2, 4, 6]),
+            st.sampled_from([0.0, 1.0]),
+        ),
+        min_size=2,
+        max_size=12,
+    ),
+    st.sampled_from([0.0, 30.0]),
+)
+@settings(deadline=None, max_examples=60)
+def test_idle_nodes_of_another_partition_change_nothing(
+    order: str,
+    of_scheduler: tuple[str, dict[str, str]],
+    rows: list[tuple[float, float, int, float]],
+    restart: float,
+) -> None:
+    parts, more = of_scheduler
+    jobs, settings = in_partition("train", *sorted(rows)), {"preemptive": "true"} | more
+    alone, beside = (
+        run(jobs, with_partitions(*names, gpus=4), f"{order}+{parts}", settings, restart_cost_seconds=restart)
+        for names in (["train"] * 2, ["train", "dev", "train", "dev", "dev"])
+    )
+    assert alone.record.jobs.equals(beside.record.jobs)
