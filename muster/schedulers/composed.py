@@ -400,7 +400,7 @@ class Composed:
             pinned,
             ranked,
             more,
-            self.allocator.moves_for_others,
+            self.allocator.counts_on,
             self.strict,
             chosen,
         )
@@ -418,11 +418,9 @@ class Composed:
             return
         least = self.allocator.least_per_gpu(snapshot) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
         least[without_gpus] = requested[without_gpus]
-        others = np.ones(len(jobs), np.bool_)
-        others[ranked] = False
-        free = (nodes["capacity"] - nodes["unavailable"]).sum(axis=0)
-        free -= least[others & jobs.running].sum(axis=0)
-        fit_walk(free, least, pinned, ranked, self.strict, chosen)
+        columns, counts_on = job_columns(snapshot), self.allocator.counts_on
+        books = snapshot.ledger.books
+        fit_walk(books, columns, least, pinned, ranked, counts_on, self.strict, chosen)
 
     def _promise(
         self,

@@ -26,6 +26,9 @@ DURATIONS = "durations"
 SECONDS, GPU_SECONDS = "seconds", "gpu-seconds"
 """Units of keys that an interruption's cost can be counted in."""
 
+WHERE_THEY_ARE, WHERE_THEY_MAY_BE, ALL_NODES = range(3)
+"""Nodes on which running jobs count: where they are, as nothing moves them; those that they may use; all together."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -299,8 +302,8 @@ class GangAllocator(Part):
     spares_running: ClassVar[bool] = False
     """Whether a waiting job goes before a running one only by the order's margin: those that stop leave others worse
     places."""
-    moves_for_others: ClassVar[bool] = False
-    """Whether running jobs may move to make room."""
+    counts_on: ClassVar[int] = WHERE_THEY_ARE
+    """The nodes on which running jobs count against others as an order serves them."""
     chooses_sizes: ClassVar[bool] = False
     """Whether it chooses how many GPUs elastic jobs have; it keeps to `Proposal.limits` then."""
     changes_amounts: ClassVar[bool] = True

@@ -14,11 +14,11 @@ from muster.cluster.ledger_core cimport GPU, WHOLE, copy_chain, put_chain, relea
 from muster.schedulers.composed_core cimport ATTAINED_QUEUES, ON_ALL, ON_COMPLETION
 from muster.schedulers.placement.rooms cimport (
     begin_rooms,
+    count_where_it_is,
     enter_rooms,
     free_on,
     held_on,
     keep_rooms,
-    leave_rooms,
     open_rooms,
 )
 from muster.workload.jobs_core cimport RUNNING, WAITING, Asked, Fact, service_of
@@ -58,7 +58,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         self._is_urgent.resize(kind_of.shape[0])
         self._ran.resize(kind_of.shape[0])
         self._would_run.resize(kind_of.shape[0])
-        begin_rooms(&self._rooms, self.node_allowed, node_allowed.shape[0], node_allowed.shape[1])
+        begin_rooms(&self._rooms, self.node_allowed, node_allowed.shape[0], node_allowed.shape[1], 1)
 
     cdef void take_over(self, WorldView* world, double now) noexcept nogil:
         """The jobs that wait and run, after the steps of a decision were made true."""
@@ -326,7 +326,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
 
     cdef void _choose(self, WorldView* world, double pinned_after) noexcept nogil:
         """Choose the jobs to serve by GPU count: in order, each that fits in what is left (Synergy, "Rounds")."""
-        cdef int64_t job
+        cdef int64_t job, need
         cdef size_t at
         cdef bint fits
         open_rooms(&self._rooms, world.books, 0)
@@ -334,15 +334,16 @@ cdef class WholeQueueScheduler(CompiledScheduler):
             job = self._order[at]
             self.chosen[job] = self._ran[job] and self.some_protected and self.until[job] > pinned_after
             if self._ran[job] and not self.chosen[job]:
-                leave_rooms(&self._rooms, world.books, job)
+                count_where_it_is(&self._rooms, world.books, job, &self.kinds[self.kind_of[job]].demand, 1)
         for at in range(self._order.size()):
             job = self._order[at]
             if self.chosen[job]:
                 continue
+            need = self.kinds[self.kind_of[job]].demand
             if self._ran[job]:
-                fits = keep_rooms(&self._rooms, world.books, job)
+                fits = keep_rooms(&self._rooms, world.books, job, &need)
             else:
-                fits = enter_rooms(&self._rooms, world.asked[job].constraint, self.kinds[self.kind_of[job]].demand)
+                fits = enter_rooms(&self._rooms, world.asked[job].constraint, &need)
             self.chosen[job] = fits
             if self.strict and not fits:
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,10 @@ from scipy.sparse.csgraph import maximum_flow
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.cluster.structured import zero_records
+from muster.schedulers.parts import ALL_NODES, WHERE_THEY_ARE, WHERE_THEY_MAY_BE
 from muster.schedulers.placement.job_columns import JobColumns
 from muster.schedulers.placement.serving import count_walk
 from muster.workload.jobs import ASKED
-from muster.workload.trace import Trace
 from tests.building import cluster_of, column, job, jobs_of, run
 
 PARTS = (
@@ -32,6 +33,8 @@ PARTS = (
     "greedy",
     "opt",
 )
+PROMOTED = {"promote_after_seconds": "300"}
+COUNTS_ON = (WHERE_THEY_ARE, WHERE_THEY_MAY_BE, ALL_NODES)
 
 
 def all_find_gpus(sizes: list[int], allowed: npt.NDArray[np.bool_], free: npt.NDArray[np.int64]) -> bool:
@@ -56,7 +59,7 @@ def nested(data: st.DataObject, nodes: int) -> npt.NDArray[np.bool_]:
 @given(st.data())
 @settings(deadline=None)
 def test_jobs_are_chosen_while_all_find_gpus_at_once(data: st.DataObject) -> None:
-    """Where constraints are nested, and running jobs stay where they are."""
+    """Where constraints are nested, and pinned jobs stay where they are."""
     gpus = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=6))
     allowed = nested(data, len(gpus))
     free, rows, constraint, held = np.array(gpus), [], [], []
@@ -77,21 +80,22 @@ def test_jobs_are_chosen_while_all_find_gpus_at_once(data: st.DataObject) -> Non
     pinned = np.array([node >= 0 and data.draw(st.booleans()) for node in held])
     ranked = np.array(data.draw(st.permutations(range(len(rows)))))
     chosen = np.zeros(len(rows), np.bool_)
-    strict = data.draw(st.booleans())
+    strict, counts_on = data.draw(st.booleans()), data.draw(st.sampled_from(COUNTS_ON))
     columns = JobColumns(asked, np.arange(len(rows)), allowed)
-    count_walk(ledger.books, columns, pinned, ranked, 0, False, strict, chosen)
+    count_walk(ledger.books, columns, pinned, ranked, 0, counts_on, strict, chosen)
 
     expected = pinned.copy()
     for at in [at for at in ranked.tolist() if not pinned[at]]:
         expected[at] = True
         left, waiting = np.array(gpus), []
         for other in np.flatnonzero(expected).tolist():
-            if held[other] >= 0:
+            if held[other] >= 0 and (pinned[other] or counts_on == WHERE_THEY_ARE):
                 left[held[other]] -= rows[other]
             else:
                 waiting.append(other)
         sizes = [rows[other] for other in waiting]
-        expected[at] = all_find_gpus(sizes, allowed[[constraint[other] for other in waiting]], left)
+        where = allowed[[0 if counts_on == ALL_NODES else constraint[other] for other in waiting]]
+        expected[at] = all_find_gpus(sizes, where, left)
         if strict and not expected[at]:
             break
     assert chosen.tolist() == expected.tolist()
@@ -104,35 +108,34 @@ def with_partitions(*names: str, gpus: int = 1) -> Cluster:
     return replace(cluster, nodes=tuple(replace(node, labels=(name,)) for node, name in nodes))
 
 
-def in_partition(name: str, *rows: tuple[float, float, int, float]) -> Trace:
-    """Jobs of a partition: arrival, seconds, GPUs, priority."""
-    return jobs_of(
-        *(
-            job(at, seconds, gpus=gpus, priority=priority, constraint=f"label={name}")
-            for at, seconds, gpus, priority in rows
-        )
-    )
+def in_train(
+    at: float, seconds: float, gpus: int, priority: float, cpus: float | None = None
+) -> dict[str, Any]:
+    """A job that may be on nodes of the partition `train` alone."""
+    return job(at, seconds, gpus=gpus, priority=priority, constraint="label=train", cpus=cpus)
 
 
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("order", ["srtf", "las", "priority"])
-def test_a_short_job_takes_the_gpu_of_its_partition(order: str, parts: str) -> None:
-    """The idle node of another partition is none to it."""
-    jobs = in_partition("train", (0.0, 100_000.0, 1, 0.0), (10.0, 60.0, 1, 5.0))
-    assert column(run(jobs, with_partitions("train", "dev"), f"{order}+{parts}"), "finish_seconds")[1] < 1_000
+@pytest.mark.parametrize("cpus", [None, 9.0])
+def test_a_short_job_takes_what_it_needs_of_its_partition(order: str, parts: str, cpus: float | None) -> None:
+    """The idle node of another partition is none to it: its GPU, or three of its four GPUs and the CPUs of all."""
+    jobs = jobs_of(in_train(0.0, 100_000.0, 1, 0.0, cpus), in_train(10.0, 60.0, 1, 5.0, cpus))
+    cluster = with_partitions("train", "dev", gpus=1 if cpus is None else 4)
+    assert column(run(jobs, cluster, f"{order}+{parts}"), "finish_seconds")[1] < 1_000
 
 
 @given(
     st.sampled_from(["srtf", "las", "priority", "gittins", "fifo"]),
-    st.sampled_from(
-        [(parts, {}) for parts in PARTS] + [(parts, {"promote_after_seconds": "300"}) for parts in PARTS[:2]]
-    ),
+    st.sampled_from([(parts, {}) for parts in PARTS] + [(parts, PROMOTED) for parts in PARTS[:2]]),
     st.lists(
-        st.tuples(
+        st.builds(
+            in_train,
             st.floats(0, 500),
             st.floats(10, 1_000),
             st.sampled_from([1, 1, 2, 4, 6]),
             st.sampled_from([0.0, 1.0]),
+            st.sampled_from([None, None, 1.0, 6.0, 9.0]),
         ),
         min_size=2,
         max_size=12,
@@ -141,15 +144,19 @@ def test_a_short_job_takes_the_gpu_of_its_partition(order: str, parts: str) -> N
 )
 @settings(deadline=None, max_examples=60)
 def test_idle_nodes_of_another_partition_change_nothing(
-    order: str,
-    of_scheduler: tuple[str, dict[str, str]],
-    rows: list[tuple[float, float, int, float]],
-    restart: float,
+    order: str, of_scheduler: tuple[str, dict[str, str]], rows: list[dict[str, Any]], restart: float
 ) -> None:
     parts, more = of_scheduler
-    jobs, settings = in_partition("train", *sorted(rows)), {"preemptive": "true"} | more
+    jobs = jobs_of(*sorted(rows, key=lambda row: row["submit_seconds"]))
     alone, beside = (
-        run(jobs, with_partitions(*names, gpus=4), f"{order}+{parts}", settings, restart_cost_seconds=restart)
+        run(
+            jobs,
+            with_partitions(*names, gpus=4),
+            f"{order}+{parts}",
+            {"preemptive": "true"} | more,
+            restart_cost_seconds=restart,
+            skip_impossible=True,
+        )
         for names in (["train"] * 2, ["train", "dev", "train", "dev", "dev"])
     )
     assert alone.record.jobs.equals(beside.record.jobs)

@@ -1,19 +1,21 @@
-"""GPUs on the nodes of each constraint: those that jobs are counted against which compete for GPUs in an order.
+"""What is left on the nodes of each constraint: jobs are counted against it that compete for GPUs in an order.
 
-A job that waits, or may be moved, takes them from its own constraint and from each whose nodes include its own: it may
-be on any of its nodes. A job that stays takes them where it is. Where the nodes of any two constraints are apart, or
-those of one include those of the other, jobs that are counted so have GPUs all at once.
+A job that waits, or may be moved, takes of its own constraint and of each whose nodes include its own: it may be on any
+of its nodes. A job that stays takes where it is. Where the nodes of any two constraints are apart, or those of one
+include those of the other, jobs that are counted so have their GPUs all at once.
 """
 
-from muster.cluster.ledger_core cimport GPU, Row
+from muster.cluster.ledger_core cimport GPU
 
 
-cdef void begin_rooms(Rooms* rooms, uint8_t* node_allowed, int64_t constraints, int64_t nodes) noexcept nogil:
+cdef void begin_rooms(
+    Rooms* rooms, uint8_t* node_allowed, int64_t constraints, int64_t nodes, int64_t resources
+) noexcept nogil:
     """Find which constraints include which; the first allows all nodes."""
     cdef int64_t words = nodes // 64 + 1, one, other, node, word
     cdef vector[uint64_t] bits = vector[uint64_t](constraints * words)
-    rooms.node_allowed = node_allowed
-    rooms.left.assign(constraints, 0)
+    rooms.node_allowed, rooms.constraints, rooms.resources = node_allowed, constraints, resources
+    rooms.left.assign(constraints * resources, 0)
     rooms.around.assign(constraints, vector[int64_t]())
     for one in range(constraints):
         for node in range(nodes):
@@ -30,18 +32,87 @@ cdef void begin_rooms(Rooms* rooms, uint8_t* node_allowed, int64_t constraints, 
 
 
 cdef void open_rooms(Rooms* rooms, Books* books, int64_t more) noexcept nogil:
-    """Count what is free, or will be as soon as it is released, and so much more for each."""
-    cdef int64_t node, free
-    cdef size_t each
-    rooms.left.assign(rooms.left.size(), more)
-    if rooms.left.size() == 1 and not books.delayed[0]:
+    """Count the GPUs that are free, or will be as soon as they are released, and so many more for each constraint."""
+    cdef int64_t node, free, each
+    rooms.left.assign(rooms.constraints, more)
+    if rooms.constraints == 1 and not books.delayed[0]:
         rooms.left[0] += books.totals[GPU]
         return
     for node in range(books.node_count):
         free = books.nodes[node].free[GPU] + books.nodes[node].releasing[GPU]
-        for each in range(rooms.left.size() if free else 0):
+        for each in range(rooms.constraints if free else 0):
             if rooms.node_allowed[each * books.node_count + node]:
                 rooms.left[each] += free
+
+
+cdef void open_empty_rooms(Rooms* rooms, Books* books) noexcept nogil:
+    """Count all that the nodes have of each resource."""
+    cdef int64_t node, each, resource
+    rooms.left.assign(rooms.constraints * rooms.resources, 0)
+    for node in range(books.node_count):
+        for each in range(rooms.constraints):
+            for resource in range(rooms.resources if rooms.node_allowed[each * books.node_count + node] else 0):
+                rooms.left[each * rooms.resources + resource] += (
+                    books.nodes[node].capacity[resource] - books.nodes[node].unavailable[resource]
+                )
+
+
+cdef void count_where_it_is(Rooms* rooms, Books* books, int64_t job, int64_t* need, int64_t times) noexcept nogil:
+    """Add what a job needs on the nodes where it is, by the GPUs that it has on each (times -1: take it away)."""
+    cdef int64_t number = books.heads[job], gpus = gpus_held(books, job), before = 0, after, each, resource
+    while number >= 0:
+        after = before + books.rows[number].amount[GPU]
+        if gpus == 0:
+            before, after, gpus = 0, 1, 1
+        for each in range(rooms.constraints):
+            if rooms.node_allowed[each * books.node_count + books.rows[number].node]:
+                for resource in range(rooms.resources):
+                    rooms.left[each * rooms.resources + resource] += times * (
+                        need[resource] * after // gpus - need[resource] * before // gpus
+                    )
+        before, number = after, books.rows[number].next
+
+
+cdef bint keep_rooms(Rooms* rooms, Books* books, int64_t job, int64_t* need) noexcept nogil:
+    """Count a job that stays where it runs, if so much is left there; whether it is."""
+    cdef int64_t number = books.heads[job], each, resource
+    cdef bint fits = True
+    count_where_it_is(rooms, books, job, need, -1)
+    while number >= 0:
+        for each in range(rooms.constraints):
+            for resource in range(rooms.resources):
+                if need[resource] and rooms.node_allowed[each * books.node_count + books.rows[number].node]:
+                    fits = fits and rooms.left[each * rooms.resources + resource] >= 0
+        number = books.rows[number].next
+    if not fits:
+        count_where_it_is(rooms, books, job, need, 1)
+    return fits
+
+
+cdef bint enter_rooms(Rooms* rooms, int64_t constraint, int64_t* need) noexcept nogil:
+    """Count a job that may be on any of its nodes, if so much is left for it; whether it is."""
+    cdef int64_t* left
+    cdef int64_t resource
+    cdef size_t each
+    for each in range(rooms.around[constraint].size()):
+        left = rooms.left.data() + rooms.around[constraint][each] * rooms.resources
+        for resource in range(rooms.resources):
+            if need[resource] and need[resource] > left[resource]:
+                return False
+    for each in range(rooms.around[constraint].size()):
+        left = rooms.left.data() + rooms.around[constraint][each] * rooms.resources
+        for resource in range(rooms.resources):
+            left[resource] -= need[resource]
+    return True
+
+
+cdef int64_t gpus_held(Books* books, int64_t job) noexcept nogil:
+    """Millionths of GPUs that a job holds."""
+    cdef int64_t number = books.heads[job], held = 0
+    while number >= 0:
+        held += books.rows[number].amount[GPU]
+        number = books.rows[number].next
+    return held
 
 
 cdef int64_t free_on(Books* books, uint8_t* allowed) noexcept nogil:
@@ -60,44 +131,3 @@ cdef int64_t held_on(Books* books, uint8_t* allowed, int64_t job) noexcept nogil
             held = max(held, <int64_t> 0) + books.rows[number].amount[GPU]
         number = books.rows[number].next
     return held
-
-
-cdef void leave_rooms(Rooms* rooms, Books* books, int64_t job) noexcept nogil:
-    """What a job holds is left for those that are counted next."""
-    _count_held(rooms, books, job, 1)
-
-
-cdef bint keep_rooms(Rooms* rooms, Books* books, int64_t job) noexcept nogil:
-    """Count a job that stays where it runs, if so much is left there; whether it is."""
-    cdef bint fits = True
-    cdef size_t each
-    _count_held(rooms, books, job, -1)
-    for each in range(rooms.left.size()):
-        fits = fits and rooms.left[each] >= 0
-    if not fits:
-        _count_held(rooms, books, job, 1)
-    return fits
-
-
-cdef void _count_held(Rooms* rooms, Books* books, int64_t job, int64_t times) noexcept nogil:
-    """Add (or take away) what a job holds on the nodes of each constraint."""
-    cdef int64_t number = books.heads[job]
-    cdef Row* row
-    cdef size_t each
-    while number >= 0:
-        row = &books.rows[number]
-        for each in range(rooms.left.size()):
-            if rooms.node_allowed[each * books.node_count + row.node]:
-                rooms.left[each] += times * row.amount[GPU]
-        number = row.next
-
-
-cdef bint enter_rooms(Rooms* rooms, int64_t constraint, int64_t need) noexcept nogil:
-    """Count a job that may be on any of its nodes, if so much is left for it; whether it is."""
-    cdef size_t each
-    for each in range(rooms.around[constraint].size()):
-        if rooms.left[rooms.around[constraint][each]] < need:
-            return False
-    for each in range(rooms.around[constraint].size()):
-        rooms.left[rooms.around[constraint][each]] -= need
-    return True

@@ -5,14 +5,23 @@ def pick_from(free: int, gpus: int, island: int, count: int) -> int: ...
 def place_job(
     books: Books, job: int, gang: tuple[int, int, int], allowed: Bools, need: Ints, rule: int
 ) -> bool: ...
-def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool, chosen: Bools) -> None: ...
 def count_walk(
     books: Books,
     jobs: JobColumns,
     pinned: Bools,
     ranked: Ints,
     more: int,
-    moves: bool,
+    counts_on: int,
+    strict: bool,
+    chosen: Bools,
+) -> None: ...
+def fit_walk(
+    books: Books,
+    jobs: JobColumns,
+    least: Ints,
+    pinned: Bools,
+    ranked: Ints,
+    counts_on: int,
     strict: bool,
     chosen: Bools,
 ) -> None: ...

@@ -25,18 +25,23 @@ from muster.schedulers.placement.columns cimport (
 from muster.schedulers.placement.rooms cimport (
     Rooms,
     begin_rooms,
+    count_where_it_is,
     enter_rooms,
     free_on,
+    gpus_held,
     held_on,
     keep_rooms,
-    leave_rooms,
+    open_empty_rooms,
     open_rooms,
 )
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked
 
+from muster.schedulers.parts import ALL_NODES, WHERE_THEY_ARE
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, OUTRANKED, PLACED
 
+cdef int64_t _ALL_NODES = ALL_NODES
+cdef int64_t _WHERE_THEY_ARE = WHERE_THEY_ARE
 cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
 cdef int64_t _NO_GPUS = NO_GPUS
 cdef int64_t _OUTRANKED = OUTRANKED
@@ -73,71 +78,88 @@ def place_job(books, int64_t job, gang, allowed, need, int64_t rule):
     return bool(rules_core.place_job(&here, job, &asked, bools(allowed).at, ints(need).at, rule, scratch))
 
 
-def fit_walk(free, least, pinned, ranked, bint strict, chosen):
-    """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them, all nodes pooled.
-
-    `free` is what the ranked jobs may use in all, `least` the least that each of them holds; both by resource, in
-    millionths. Pinned jobs come first.
-    """
-    left = free.copy()
-    _fit_walk(ints(left), ints(least).at, bools(pinned).at, ints(ranked), strict, bools(chosen).at)
-
-
-cdef void _fit_walk(
-    Ints left, int64_t* least, uint8_t* pinned, Ints ranked, bint strict, uint8_t* chosen
-) noexcept nogil:
-    cdef int64_t turn, place, at, resource
-    cdef bint blocked = False, fits
-    for turn in range(2):
-        for place in range(ranked.size):
-            at = ranked.at[place]
-            if not chosen[at] or (pinned[at] != 0) != (turn == 0):
-                continue
-            fits = not blocked
-            for resource in range(1, left.size):
-                fits = fits and (resource == STORAGE or least[at * left.size + resource] <= left.at[resource])
-            if turn == 0 or fits:
-                for resource in range(left.size):
-                    left.at[resource] -= least[at * left.size + resource]
-            else:
-                chosen[at] = False
-                blocked = strict
-
-
-def count_walk(books, jobs, pinned, ranked, int64_t more, bint moves, bint strict, chosen):
+def count_walk(books, jobs, pinned, ranked, int64_t more, int64_t counts_on, bint strict, chosen):
     """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
-    They are counted on the nodes that they may use (`rooms`). Running jobs among the ranked compete with the others,
-    where they are if none of them `moves`, unless they are pinned: those are chosen first. `more`, in millionths, may
-    be taken beside what is free.
+    They are counted on the nodes that they may use (`rooms`), or on all nodes together. Running jobs among the ranked
+    compete with the others, unless they are pinned: those are chosen first. `counts_on` says on which nodes they count,
+    as in `parts`. `more`, in millionths, may be taken beside what is free.
     """
     cdef Books here = books_of(books)
     cdef Jobs columns = jobs_of(jobs)
     cdef Bools kept = bools(pinned), take = bools(chosen)
     cdef Ints order = ints(ranked)
     cdef int64_t place, at, job, need
-    cdef bint fits
     cdef Rooms rooms
-    begin_rooms(&rooms, columns.node_allowed, len(jobs.node_allowed), columns.nodes)
+    begin_rooms(&rooms, columns.node_allowed, _lines(jobs, counts_on), columns.nodes, 1)
     open_rooms(&rooms, &here, more)
     for place in range(order.size):
         at = order.at[place]
+        job = columns.numbers[at]
         take.at[at] = kept.at[at]
-        if not take.at[at]:
-            leave_rooms(&rooms, &here, columns.numbers[at])
+        if not take.at[at] and here.heads[job] >= 0:
+            need = gpus_held(&here, job)
+            count_where_it_is(&rooms, &here, job, &need, 1)
     for place in range(order.size):
         at = order.at[place]
         if take.at[at]:
             continue
         job = columns.numbers[at]
-        if here.heads[job] >= 0 and not moves:
-            fits = keep_rooms(&rooms, &here, job)
-        else:
-            need = held_on(&here, columns.node_allowed, job) if here.heads[job] >= 0 else thousandths_of(&columns, at) * WHOLE
-            fits = enter_rooms(&rooms, columns.spec[job].constraint, need)
-        take.at[at] = fits
-        if strict and not fits:
+        need = gpus_held(&here, job) if here.heads[job] >= 0 else thousandths_of(&columns, at) * WHOLE
+        take.at[at] = _count(&rooms, &here, &columns, at, counts_on, &need)
+        if strict and not take.at[at]:
             return
+
+
+def fit_walk(books, jobs, least, pinned, ranked, int64_t counts_on, bint strict, chosen):
+    """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them, as `count_walk` does.
+
+    `least` is the least that each of them holds, by position and resource in millionths. Jobs that are not ranked and
+    run, and then those that are pinned, come first.
+    """
+    cdef Books here = books_of(books)
+    cdef Jobs columns = jobs_of(jobs)
+    cdef Bools kept = bools(pinned), take = bools(chosen)
+    cdef Ints order = ints(ranked)
+    cdef vector[bint] stays = vector[bint](columns.count, True)
+    cdef vector[int64_t] need = vector[int64_t](here.resources)
+    cdef int64_t place, at, resource
+    cdef int64_t* amounts = ints(least).at
+    cdef Rooms rooms
+    begin_rooms(&rooms, columns.node_allowed, _lines(jobs, counts_on), columns.nodes, here.resources)
+    open_empty_rooms(&rooms, &here)
+    for place in range(order.size):
+        at = order.at[place]
+        stays[at] = take.at[at] and kept.at[at]
+    for at in range(columns.count):
+        if stays[at] and here.heads[columns.numbers[at]] >= 0:
+            count_where_it_is(&rooms, &here, columns.numbers[at], amounts + at * here.resources, -1)
+    for place in range(order.size):
+        at = order.at[place]
+        if not take.at[at] or stays[at]:
+            continue
+        for resource in range(here.resources):
+            need[resource] = 0 if resource == GPU or resource == STORAGE else amounts[at * here.resources + resource]
+        take.at[at] = _count(&rooms, &here, &columns, at, counts_on, need.data())
+        if strict and not take.at[at]:
+            for place in range(place, order.size):
+                take.at[order.at[place]] = take.at[order.at[place]] and stays[order.at[place]]
+            return
+
+
+cdef int64_t _lines(jobs, int64_t counts_on):
+    """How many constraints are counted apart."""
+    return 1 if counts_on == _ALL_NODES else len(jobs.node_allowed)
+
+
+cdef bint _count(
+    Rooms* rooms, Books* books, Jobs* jobs, int64_t at, int64_t counts_on, int64_t* need
+) noexcept nogil:
+    """Count a job, if so much is left for it; whether it is."""
+    cdef int64_t job = jobs.numbers[at]
+    if books.heads[job] >= 0 and counts_on == _WHERE_THEY_ARE:
+        return keep_rooms(rooms, books, job, need)
+    return enter_rooms(rooms, 0 if counts_on == _ALL_NODES else jobs.spec[job].constraint, need)
 
 
 def gpus_on_nodes_of(books, jobs, int64_t first, others, held):
