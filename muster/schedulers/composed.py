@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, isfinite
 from typing import Any, ClassVar
@@ -9,13 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import DELAYED, MICRO, WHOLE
+from muster.cluster.ledger_arrays import DELAYED, GPU, MICRO, WHOLE
 from muster.schedulers.ageing import among, next_overdue, overdue, promoted_first, turn_ends
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import CPUS_AND_MEMORY, honoured, honoured_by_all
 from muster.schedulers.parts import (
     DURATIONS,
     GPU_SECONDS,
+    TIMES_ADMITTED,
     AdmissionFilter,
     Allocation,
     GangAllocator,
@@ -302,13 +304,50 @@ class Composed:
         return turns and isfinite(checked_quantum(self.order))
 
     def _serve(self, snapshot: Snapshot, plan: Proposal, ranked: Ints, until: Floats, urgent: Bools) -> None:
-        """Write the changes and the reasons; `until` is when each running job may be interrupted."""
-        jobs, codes = snapshot.jobs, plan.reasons
+        """Write the changes and the reasons; `until` is when each running job may be interrupted.
+
+        Jobs that were admitted, found no place and keep others from being admitted in their place are left out then.
+        """
+        before = plan.transaction.mark(), plan.remembered, plan.assured
+        passed = np.zeros(len(snapshot.jobs), np.bool_)
+        rankings = self._serve_admitted(snapshot, plan, ranked, until, urgent)
+        order = plan.ranked
+        for _ in range(TIMES_ADMITTED - 1):
+            in_vain = self._counted_in_vain(snapshot, plan, rankings, urgent)
+            if not len(in_vain):
+                break
+            passed[in_vain] = True
+            plan.transaction.undo(before[0])
+            plan.remembered, plan.assured, plan.limits, plan.shares, plan.notes = *before[1:], (), (), ()
+            plan.reasons[~passed], plan.reason_a[~passed], plan.reason_b[~passed] = PLACED, 0.0, 0.0
+            rankings = self._serve_admitted(snapshot, plan, ranked[~passed[ranked]], until, urgent)
+        plan.ranked = order
+
+    def _counted_in_vain(
+        self, snapshot: Snapshot, plan: Proposal, rankings: Sequence[Ranking], urgent: Bools
+    ) -> Ints:
+        """The jobs without a place that keep others from being admitted which fit beside all that have one.
+
+        Not while GPUs are released for some job, no job passes another, or what becomes free is left to a promoted one.
+        """
+        totals, placed = snapshot.ledger.books.totals, plan.reasons == PLACED
+        if not rankings or self.strict or totals[DELAYED] or (urgent & ~placed)[rankings[-1].ranked].any():
+            return np.zeros(0, np.int64)
+        parts = zip(self.selections, rankings, strict=True)
+        found = [one.counted_in_vain(snapshot, ranking, placed, int(totals[GPU])) for one, ranking in parts]
+        return np.unique(np.concatenate(found))
+
+    def _serve_admitted(
+        self, snapshot: Snapshot, plan: Proposal, ranked: Ints, until: Floats, urgent: Bools
+    ) -> Sequence[Ranking]:
+        """Admit, choose and place; what the filters said."""
+        jobs, codes, rankings = snapshot.jobs, plan.reasons, []
         pinned = until > snapshot.now
         if not self.preemptive:
             pinned |= snapshot.resizable
         for selection in self.selections:
             ranking = ranking_of(selection, snapshot, ranked, pinned)
+            rankings.append(ranking)
             ranked = ranking.ranked
             _take_over(plan, ranking)
             log_phase(snapshot, f"excluded by {selection.name}", ranking.excluded)
@@ -333,6 +372,7 @@ class Composed:
             waits = unprotected & ((codes == NO_GPUS) | (codes == OUTRANKED))
             codes[waits] = PROTECTED
             plan.reason_b[waits] = max(float(until[pinned].min(initial=inf)) - snapshot.now, 0.0)
+        return rankings
 
     def _make_room(
         self,

@@ -26,6 +26,9 @@ DURATIONS = "durations"
 SECONDS, GPU_SECONDS = "seconds", "gpu-seconds"
 """Units of keys that an interruption's cost can be counted in."""
 
+TIMES_ADMITTED = 3
+"""How often jobs are admitted in a decision at most: again without those that have no place and keep others out."""
+
 WHERE_THEY_ARE, WHERE_THEY_MAY_BE, ALL_NODES = range(3)
 """Nodes on which running jobs count: where they are, as nothing moves them; those that they may use; all together."""
 
@@ -193,6 +196,13 @@ class AdmissionFilter(Part):
         Running jobs that are not ranked go on running.
         """
         raise NotImplementedError
+
+    def counted_in_vain(self, snapshot: Snapshot, ranking: Ranking, placed: Bools, free: int) -> Ints:
+        """Positions of waiting jobs without a place that keep out others, which would be admitted beside those placed.
+
+        `free` are the millionths of GPUs that the jobs with a place leave.
+        """
+        return np.zeros(0, np.int64)
 
 
 def ranking_of(part: AdmissionFilter, snapshot: Snapshot, ranked: Ints, pinned: Bools) -> Ranking:

@@ -20,13 +20,18 @@ cdef class WholeQueueScheduler(CompiledScheduler):
     cdef vector[uint8_t] _ran  # by job: it held something when the decision began
     cdef vector[uint8_t] _would_run  # by job: it would be chosen if no job were protected
     cdef Rooms _rooms
+    cdef vector[int64_t] _excluded  # jobs over the limits of their tenants
+    cdef vector[uint8_t] _is_passed  # by job: it has no place, and its GPUs count in vain for its tenant
     cdef bint _some_newly
     cdef int64_t _mark  # entries of the journal before the first job is served
 
     cdef void _set_reason(self, int64_t job, int64_t code) noexcept nogil
     cdef void _promote(self, WorldView* world, double now) noexcept nogil
     cdef void _put_promoted_first(self, WorldView* world) noexcept nogil
+    cdef void _serve_admitted(self, WorldView* world, double now) noexcept nogil
     cdef void _admit(self, WorldView* world, double now) noexcept nogil
+    cdef double _demand(self, WorldView* world, int64_t job) noexcept nogil
+    cdef bint _pass_counted_in_vain(self, WorldView* world) noexcept nogil
     cdef void _choose(self, WorldView* world, double pinned_after) noexcept nogil
     cdef void _serve_in_order(self, WorldView* world, vector[int64_t]& order) noexcept nogil
     cdef void _serve_job(self, WorldView* world, int64_t job, int64_t turn, bint releasing) noexcept nogil

@@ -10,7 +10,7 @@ from libc.math cimport INFINITY
 from libcpp.algorithm cimport lower_bound, sort, stable_sort, upper_bound
 
 from muster.cluster.arrays cimport floats
-from muster.cluster.ledger_core cimport GPU, WHOLE, copy_chain, put_chain, release_job, undo_to
+from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job, undo_to
 from muster.schedulers.composed_core cimport ATTAINED_QUEUES, ON_ALL, ON_COMPLETION
 from muster.schedulers.placement.rooms cimport (
     begin_rooms,
@@ -25,6 +25,7 @@ from muster.workload.jobs_core cimport RUNNING, WAITING, Asked, Fact, service_of
 
 from muster.schedulers.ageing import LATE, LEAST_TURN_SECONDS
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
+from muster.schedulers.parts import TIMES_ADMITTED
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, OVER_LIMIT, PLACED, PROTECTED
 
 cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
@@ -37,6 +38,7 @@ cdef int64_t _PROTECTED = PROTECTED
 cdef double _LATE = LATE
 cdef double _LEAST_TURN_SECONDS = LEAST_TURN_SECONDS
 cdef double _WORK_PER_INTERRUPTION = WORK_PER_INTERRUPTION
+cdef int64_t _TIMES_ADMITTED = TIMES_ADMITTED
 cdef double _FOREVER = 1.7976931348623157e308  # less than infinity alone
 
 
@@ -58,6 +60,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         self._is_urgent.resize(kind_of.shape[0])
         self._ran.resize(kind_of.shape[0])
         self._would_run.resize(kind_of.shape[0])
+        self._is_passed.resize(kind_of.shape[0])
         begin_rooms(&self._rooms, self.node_allowed, node_allowed.shape[0], node_allowed.shape[1], 1)
 
     cdef void take_over(self, WorldView* world, double now) noexcept nogil:
@@ -89,9 +92,10 @@ cdef class WholeQueueScheduler(CompiledScheduler):
 
     cdef void decide(self, WorldView* world, double now) noexcept nogil:
         """Write the steps into the ledger and the reasons that change into `why`, and when to ask again."""
+        cdef vector[int64_t] by_rank
         cdef size_t at, place
-        cdef int64_t job
-        cdef bint unplaced = False
+        cdef int64_t begun = world.books.entries[0], times
+        cdef bint in_vain = False
         self.stable_until = self.next_wake = INFINITY
         self.wake_on = ON_ALL & ~ON_COMPLETION
         self.protection_ends = INFINITY
@@ -121,6 +125,32 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         for at in range(self.running.size()):
             self._set_reason(self.running[at].job, _PLACED)
             self._ran[self.running[at].job] = True
+        by_rank = self._order
+        for times in range(_TIMES_ADMITTED):
+            self._serve_admitted(world, now)
+            in_vain = in_vain or self.in_vain
+            if times + 1 == _TIMES_ADMITTED or not self._pass_counted_in_vain(world):
+                break
+            undo_to(world.books, begun)
+            self._order.clear()
+            for at in range(by_rank.size()):
+                if not self._is_passed[by_rank[at]]:
+                    self._order.push_back(by_rank[at])
+                    self._set_reason(by_rank[at], _PLACED)
+        self.in_vain = in_vain
+        self._note_all(world)
+        self._promise(world, now)
+        self._promise_turns(world, now)
+        for at in range(self.running.size()):
+            self._ran[self.running[at].job] = False
+            self.stopped[self.running[at].job] = -1
+        for at in range(by_rank.size()):
+            self._is_passed[by_rank[at]] = False
+
+    cdef void _serve_admitted(self, WorldView* world, double now) noexcept nogil:
+        """Admit, choose and place (`Composed._serve_admitted`)."""
+        cdef size_t at
+        cdef bint unplaced = False
         if self._has_quota:
             self._admit(world, now)
         self._mark = world.books.entries[0]
@@ -136,12 +166,6 @@ cdef class WholeQueueScheduler(CompiledScheduler):
             self._make_room(world, now)
         elif self.protection_ends < INFINITY:
             self._name_protected(world)
-        self._note_all(world)
-        self._promise(world, now)
-        self._promise_turns(world, now)
-        for at in range(self.running.size()):
-            self._ran[self.running[at].job] = False
-            self.stopped[self.running[at].job] = -1
 
     cdef void _set_reason(self, int64_t job, int64_t code) noexcept nogil:
         self.why[job].code, self.why[job].a, self.why[job].b = code, 0.0, 0.0
@@ -284,12 +308,13 @@ cdef class WholeQueueScheduler(CompiledScheduler):
     cdef void _admit(self, WorldView* world, double now) noexcept nogil:
         """Put the jobs within guarantees before borrowers, and take away what tenants would have over their limits."""
         cdef vector[double] used = vector[double](self._limits.size)
-        cdef vector[int64_t] fixed, excluded
+        cdef vector[int64_t] fixed
         cdef vector[Ranked] admitted
         cdef Ranked one
         cdef size_t at
         cdef int64_t job, tenant
         cdef double demand, total
+        self._excluded.clear()
         for at in range(self.running.size()):
             job = self.running[at].job
             if not self.preemptive or self.until[job] > now:
@@ -304,10 +329,10 @@ cdef class WholeQueueScheduler(CompiledScheduler):
                 fixed.push_back(job)
                 continue
             tenant = world.asked[job].tenant
-            demand = world.facts[job].held if self._ran[job] else _requested(&world.asked[job])
+            demand = self._demand(world, job)
             total = used[tenant] + demand
             if total > self._limits.at[tenant]:
-                excluded.push_back(job)
+                self._excluded.push_back(job)
                 self.why[job].code, self.why[job].a, self.why[job].b = _OVER_LIMIT, self._limits.at[tenant], demand
                 continue
             used[tenant] = total
@@ -319,8 +344,48 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         self._order.swap(fixed)
         for at in range(admitted.size()):
             self._order.push_back(admitted[at].job)
-        for at in range(excluded.size()):
-            release_job(world.books, excluded[at])
+        for at in range(self._excluded.size()):
+            release_job(world.books, self._excluded[at])
+
+    cdef double _demand(self, WorldView* world, int64_t job) noexcept nogil:
+        """GPUs that a job held when the decision began, or asks for."""
+        return world.facts[job].held if self._ran[job] else _requested(&world.asked[job])
+
+    cdef bint _pass_counted_in_vain(self, WorldView* world) noexcept nogil:
+        """Pass the waiting jobs without a place whose tenants could hold another job's GPUs; whether there are such.
+
+        See `Composed._counted_in_vain` and `Quota`.
+        """
+        cdef vector[double] held = vector[double](self._limits.size)
+        cdef vector[bint] blocks = vector[bint](self._limits.size)
+        cdef vector[int64_t] placed
+        cdef size_t at
+        cdef int64_t job, tenant
+        cdef double demand
+        cdef bint some = False
+        if not self._has_quota or self.strict or world.books.delayed[0]:
+            return False
+        for at in range(self.running.size()):
+            if world.books.heads[self.running[at].job] >= 0:
+                placed.push_back(self.running[at].job)
+        for at in range(self._order.size()):
+            if self._is_unplaced(self._order[at]):
+                return False
+            if not self._ran[self._order[at]] and world.books.heads[self._order[at]] >= 0:
+                placed.push_back(self._order[at])
+        sort(placed.begin(), placed.end())
+        for at in range(placed.size()):
+            held[world.asked[placed[at]].tenant] += self._demand(world, placed[at])
+        for at in range(self._excluded.size()):
+            job, tenant = self._excluded[at], world.asked[self._excluded[at]].tenant
+            demand = self._demand(world, job)
+            if demand * MICRO <= world.books.totals[GPU] and held[tenant] + demand <= self._limits.at[tenant]:
+                blocks[tenant] = True
+        for at in range(self._order.size()):
+            job = self._order[at]
+            if blocks[world.asked[job].tenant] and not self._ran[job] and world.books.heads[job] < 0:
+                self._is_passed[job] = some = True
+        return some
 
     # Serving
 

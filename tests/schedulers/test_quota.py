@@ -47,6 +47,22 @@ def test_a_limit_holds_and_smaller_jobs_pass() -> None:
     assert reasons["parameters"].to_list() == ['{"limit": 3.0, "needs": 2.0}']
 
 
+ADMITTING = ["fifo", "srtf", "las+tune", "priority+tune-plus", "gittins+joint", "las+joint", "fifo+joint"]
+
+
+@pytest.mark.parametrize("scheduler", ADMITTING)
+def test_a_gang_without_a_place_leaves_its_tenants_limit(scheduler: str) -> None:
+    """Its smaller jobs start on the two GPUs that each node has free, and go on; under a strict order they wait."""
+    others = [job(0, 10_000, gpus=6, tenant="b", nodes=1, preemptible=False) for _ in range(2)]
+    gang = job(10, 100, gpus=8, tenant="a", nodes=1)
+    trace = jobs_of(*others, gang, job(20, 100, tenant="a"), job(30, 300, gpus=2, tenant="a"))
+    result = run(trace, cluster_of(8, 8), f"quota+{scheduler}", {"limits": "a:8"})
+    assert finishes(result) == pytest.approx([10_000, 10_000, 10_100, 120, 330])
+    if scheduler == "fifo":
+        strict = run(trace, cluster_of(8, 8), f"quota+{scheduler}", {"limits": "a:8", "strict": "true"})
+        assert min(column(strict, "start_seconds")[3:]) >= 10_000
+
+
 def test_guaranteed_gpus_are_taken_back_from_a_borrower() -> None:
     trace = jobs_of(job(0, 100, gpus=4, tenant="borrower"), job(10, 50, gpus=2, tenant="owner"))
     kept = run(trace, cluster_of(4), "quota+fifo", {"guaranteed": "owner:2"})

@@ -89,6 +89,17 @@ class Quota(AdmissionFilter):
             else None,
         )
 
+    def counted_in_vain(self, snapshot: Snapshot, ranking: Ranking, placed: Bools, free: int) -> Ints:
+        """Waiting jobs without a place, of tenants that could hold another job's GPUs beside what they hold."""
+        jobs, counted, out = snapshot.jobs, snapshot.counted_gpus, ranking.excluded
+        if not len(out):
+            return out
+        held = np.bincount(jobs.tenant[placed], counted[placed], minlength=len(snapshot.table.tenants))
+        fits = (counted[out] * MICRO <= free) & (held[jobs.tenant[out]] + counted[out] <= ranking.a)
+        waiting = ranking.ranked[(jobs.waiting & ~placed)[ranking.ranked]]
+        in_vain: Ints = waiting[np.isin(jobs.tenant[waiting], jobs.tenant[out[fits]])]
+        return in_vain
+
 
 def _limits_beyond(jobs: Jobs, limited: Bools, counted: Floats, left: Floats) -> GpuLimits:
     """Return what some jobs may have beyond what each counts, from what is left to each tenant."""
