@@ -59,7 +59,12 @@ cdef void open_empty_rooms(Rooms* rooms, Books* books) noexcept nogil:
 
 cdef void count_where_it_is(Rooms* rooms, Books* books, int64_t job, int64_t* need, int64_t times) noexcept nogil:
     """Add what a job needs on the nodes where it is, by the GPUs that it has on each (times -1: take it away)."""
-    cdef int64_t number = books.heads[job], gpus = gpus_held(books, job), before = 0, after, each, resource
+    cdef int64_t number = books.heads[job], gpus, before = 0, after, each, resource
+    if rooms.constraints == 1:
+        for resource in range(rooms.resources):
+            rooms.left[resource] += times * need[resource]
+        return
+    gpus = gpus_held(books, job)
     while number >= 0:
         after = before + books.rows[number].amount[GPU]
         if gpus == 0:
@@ -77,6 +82,8 @@ cdef bint keep_rooms(Rooms* rooms, Books* books, int64_t job, int64_t* need) noe
     """Count a job that stays where it runs, if so much is left there; whether it is."""
     cdef int64_t number = books.heads[job], each, resource
     cdef bint fits = True
+    if rooms.constraints == 1:
+        return enter_rooms(rooms, 0, need)
     count_where_it_is(rooms, books, job, need, -1)
     while number >= 0:
         for each in range(rooms.constraints):
