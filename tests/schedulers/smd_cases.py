@@ -119,4 +119,6 @@ def random_question(
         reserved=reserved,
         fixed_usage=np.zeros((0, 4)),
         fixed_until=np.zeros(0),
+        bound=np.zeros((0, jobs), bool),
+        capacity_there=np.zeros((0, 4)),
     )

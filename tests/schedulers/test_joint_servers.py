@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
+from random import Random
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -49,6 +52,28 @@ def test_all_gpus_are_used_where_jobs_want_more() -> None:
     result = run(trace, machines(1, nic_gb_per_s=10.0), "gittins+joint")
     begun = result.record.allocations.filter(pl.col("from_seconds") == 0.0)
     assert begun.filter(pl.col("role") == "worker")["gpus"].sum() == 4
+
+
+@pytest.mark.parametrize("order", ["gittins", "las", "fifo"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_idle_nodes_of_others_do_not_make_sizes_larger(order: str, seed: int) -> None:
+    """Jobs bound to two of four machines: sizes for all four would find no place on their own."""
+    random, now, rows = Random(seed), 0.0, []
+    for _ in range(14):
+        now += random.expovariate(1 / 600)
+        stated = {
+            "submit_seconds": now,
+            "iterations": float(random.randint(200, 4_000)),
+            "constraint": "label=own",
+        }
+        rows.append(sized_job(**UNRATED | stated))
+    mean_jct = []
+    for labels in ((("own",),) * 2, (("own",), (), ("own",), ())):
+        nodes = zip(machines(len(labels)).nodes, labels, strict=True)
+        cluster = replace(machines(1), nodes=tuple(replace(node, labels=own) for node, own in nodes))
+        result = run(jobs_of(*rows), cluster, f"{order}+joint", restart_cost_seconds=60.0)
+        mean_jct.append(float(np.mean(column(result, "jct_seconds"))))
+    assert mean_jct[1] <= 1.02 * mean_jct[0]
 
 
 def test_gangs_run_beside_jobs_with_servers() -> None:

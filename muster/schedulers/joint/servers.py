@@ -13,7 +13,7 @@ import numpy as np
 
 from muster.cluster.ledger import DoesNotFit
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
-from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
+from muster.schedulers.admission.knapsack import NOTHING
 from muster.schedulers.allocation.fair_share import least_fair_demand
 from muster.schedulers.allocation.placement_draft import held_by, put_back
 from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
@@ -209,9 +209,7 @@ class _ByWeight(_BesideOthers):
         profit = weight[job] * relative * (1 - lost * changed + lost * kept)
         usage = question.usage(job, pairs.workers, pairs.servers)
         profit = worth_of_assured(profit, job, usage[:, 0], assured)
-        taken = choose(
-            Columns(job, profit, usage, np.zeros(len(question), bool)), question.capacity, EXACT
-        ).chosen
+        taken = question.best_of(job, profit, usage, EXACT).chosen
         some = taken != NOTHING
         return SizingSolution(
             np.where(some, pairs.workers[taken], 0), np.where(some, pairs.servers[taken], 0)

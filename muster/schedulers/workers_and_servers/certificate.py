@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.schedulers.admission.knapsack import FAST, Columns, choose
+from muster.schedulers.admission.knapsack import FAST
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
@@ -41,6 +41,4 @@ def bound_of(question: SizingProblem) -> float:
     pairs = question.choices
     profit = question.profit(pairs.job, pairs.workers, pairs.servers, pairs.seconds)
     usage = question.usage(pairs.job, pairs.workers, pairs.servers)
-    return choose(
-        Columns(pairs.job, profit, usage, np.zeros(len(question), bool)), question.capacity, FAST
-    ).bound
+    return question.best_of(pairs.job, profit, usage, FAST).bound

@@ -9,6 +9,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.schedulers.admission.knapsack import Columns, KnapsackChoice, SolverEffort, choose
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.workers_and_servers.frontier import frontier_and_held
 from muster.schedulers.workers_and_servers.frontier_core import fastest_of
@@ -76,6 +77,10 @@ class SizingProblem:
     """(jobs, RESOURCES): charged for other jobs, which may not change now; `capacity` is what they leave."""
     fixed_until: Floats
     """Seconds from now until these jobs are expected to end."""
+    bound: Bools
+    """(sets, jobs): for each set of nodes to which jobs are bound, those that may be on these or a part of them."""
+    capacity_there: Floats
+    """(sets, RESOURCES): likewise as `capacity`."""
 
     def __len__(self) -> int:
         """The number of jobs."""
@@ -85,6 +90,7 @@ class SizingProblem:
         """The same for the jobs that may change, with the capacity that the pinned ones leave."""
         pinned, free = np.flatnonzero(self.pinned), np.flatnonzero(~self.pinned)
         usage = self.usage(pinned, self.workers[pinned], self.servers[pinned])
+        usage_there = self.bound[:, pinned] @ usage
         seconds = self.iteration_seconds(self.workers, self.servers)[pinned]
         demands = self.demands
         return replace(
@@ -95,6 +101,8 @@ class SizingProblem:
             capacity=np.maximum(self.capacity - usage.sum(axis=0), 0.0),
             fixed_usage=usage,
             fixed_until=self.remaining[pinned] * seconds,
+            bound=self.bound[:, free],
+            capacity_there=np.maximum(self.capacity_there - usage_there, 0.0),
         )
 
     @cached_property
@@ -128,6 +136,12 @@ class SizingProblem:
             + servers[:, None] * self.demands.server[job, :count]
         )
         return held
+
+    def best_of(self, job: Ints, profit: Floats, usage: Floats, effort: SolverEffort) -> KnapsackChoice:
+        """The knapsack's choice of these sizes, on all nodes and on those to which jobs are bound."""
+        there = [usage * bound[job, None] for bound in self.bound]
+        columns = Columns(job, profit, np.hstack([usage, *there]), np.zeros(len(self), bool))
+        return choose(columns, np.concatenate([self.capacity, self.capacity_there.ravel()]), effort)
 
     def shares(self, usage: Floats) -> Floats:
         """(entries,) the dominant share of what is charged."""
@@ -190,11 +204,15 @@ def sizing_problem(
 ) -> SizingProblem:
     """The question of a moment; `least_seconds` of work are left where nothing is known of it."""
     jobs, table = snapshot.jobs, with_gangs(snapshot)
-    capacity = capacity_of(snapshot.cluster, snapshot.ledger.books.nodes["up"] != 0)
+    up = snapshot.ledger.books.nodes["up"] != 0
+    capacity = capacity_of(snapshot.cluster, up)
+    bound, capacity_there = _bound(snapshot, up)
     demands = demands_of(table, jobs.index)
     # A limit is cut to what there is: else a large one could never be reserved.
     of_resources = demands.limit[:, : len(RESOURCES)]
     np.minimum(of_resources, capacity, out=of_resources)
+    for own, there in zip(bound, capacity_there, strict=True):
+        of_resources[own] = np.minimum(of_resources[own], there)
     steps = steps_of(table, jobs.index, layers_known=layers_known)
     workers, servers = held_sizes(snapshot.ledger.books, table.asked, jobs.index)
     sized = table.sized[jobs.index]
@@ -225,7 +243,23 @@ def sizing_problem(
         reserved=reserved,
         fixed_usage=np.zeros((0, len(RESOURCES))),
         fixed_until=np.zeros(0),
+        bound=bound,
+        capacity_there=capacity_there,
     )
+
+
+def _bound(snapshot: Snapshot, up: Bools) -> tuple[Bools, Floats]:
+    """For each set of nodes to which jobs are bound: which are bound to them or a part, and what these nodes have.
+
+    A set that has all nodes of the cluster that are up counts for nothing.
+    """
+    own = snapshot.table.node_allowed & up
+    constraint = snapshot.jobs.constraint
+    sets = own[np.unique(constraint)]
+    sets = np.unique(sets[~sets[:, up].all(axis=1)], axis=0)
+    inside = np.logical_not((own[:, None, :] & ~sets[None, :, :]).any(axis=2))
+    there = [capacity_of(snapshot.cluster, nodes) for nodes in sets]
+    return inside[constraint].T, np.array(there).reshape(len(sets), len(RESOURCES))
 
 
 def capacity_of(cluster: Cluster, up: Bools) -> Floats:

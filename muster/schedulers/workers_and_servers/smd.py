@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from muster.schedulers.admission.knapsack import NOTHING, Columns, KnapsackChoice, SolverEffort, choose
+from muster.schedulers.admission.knapsack import NOTHING, KnapsackChoice, SolverEffort
 from muster.schedulers.contract import Floats, Ints, State
 from muster.schedulers.parts import check_seconds, setting
 from muster.schedulers.workers_and_servers.interval import Accounting, PeriodicScheduler, SizingSolution
@@ -71,11 +71,10 @@ class Smd(PeriodicScheduler):
         if not len(job):
             return SizingSolution.nothing(len(question))
         profit, usage = self.profits(question, pairs, memory)
-        columns = Columns(job, profit, usage, np.zeros(len(question), bool))
         effort = replace(
             EXACT if self.nodes == AUTOMATIC else SolverEffort(nodes=self.nodes), seconds=self.solver_seconds
         )
-        selection = choose(columns, question.capacity, effort)
+        selection = question.best_of(job, profit, usage, effort)
         taken = selection.chosen
         last = np.zeros(len(question), bool)
         if self.objective == "waiting":
@@ -115,8 +114,9 @@ class Smd(PeriodicScheduler):
         seconds = pairs.seconds[pairs.job == waiting[0]] if len(waiting) else np.zeros(0)
         if np.count_nonzero(seconds <= seconds.min(initial=np.inf) * _ALIKE) > 1:
             return None
-        used = question.usage(best.job, best.workers, best.servers).sum(axis=0)
-        if not (used < question.capacity)[used > 0].all():
+        usage = question.usage(best.job, best.workers, best.servers)
+        used = np.vstack([usage.sum(axis=0), question.bound[:, best.job] @ usage])
+        if not (used < np.vstack([question.capacity, question.capacity_there]))[used > 0].all():
             return None
         return SizingSolution(best.workers, best.servers, last=np.zeros(len(question), bool), fastest=True)
 
