@@ -440,7 +440,7 @@ class Composed:
             pinned,
             ranked,
             more,
-            self.allocator.counts_on,
+            self.allocator.moves_for_others,
             self.strict,
             chosen,
         )
@@ -458,9 +458,9 @@ class Composed:
             return
         least = self.allocator.least_per_gpu(snapshot) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
         least[without_gpus] = requested[without_gpus]
-        columns, counts_on = job_columns(snapshot), self.allocator.counts_on
+        columns, moves = job_columns(snapshot), self.allocator.moves_for_others
         books = snapshot.ledger.books
-        fit_walk(books, columns, least, pinned, ranked, counts_on, self.strict, chosen)
+        fit_walk(books, columns, least, pinned, ranked, moves, self.strict, chosen)
 
     def _promise(
         self,

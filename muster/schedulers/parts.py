@@ -29,9 +29,6 @@ SECONDS, GPU_SECONDS = "seconds", "gpu-seconds"
 TIMES_ADMITTED = 3
 """How often jobs are admitted in a decision at most: again without those that have no place and keep others out."""
 
-WHERE_THEY_ARE, WHERE_THEY_MAY_BE, ALL_NODES = range(3)
-"""Nodes on which running jobs count: where they are, as nothing moves them; those that they may use; all together."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -312,8 +309,9 @@ class GangAllocator(Part):
     spares_running: ClassVar[bool] = False
     """Whether a waiting job goes before a running one only by the order's margin: those that stop leave others worse
     places."""
-    counts_on: ClassVar[int] = WHERE_THEY_ARE
-    """The nodes on which running jobs count against others as an order serves them."""
+    moves_for_others: ClassVar[bool] = False
+    """Whether running jobs may be moved to make room: they count on all nodes that they may use, and not where they
+    are, as an order serves them."""
     chooses_sizes: ClassVar[bool] = False
     """Whether it chooses how many GPUs elastic jobs have; it keeps to `Proposal.limits` then."""
     changes_amounts: ClassVar[bool] = True

@@ -17,7 +17,6 @@ from scipy.sparse.csgraph import maximum_flow
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.cluster.structured import zero_records
-from muster.schedulers.parts import ALL_NODES, WHERE_THEY_ARE, WHERE_THEY_MAY_BE
 from muster.schedulers.placement.job_columns import JobColumns
 from muster.schedulers.placement.serving import count_walk
 from muster.workload.jobs import ASKED
@@ -32,9 +31,9 @@ PARTS = (
     "tune-published",
     "greedy",
     "opt",
+    "joint",
 )
 PROMOTED = {"promote_after_seconds": "300"}
-COUNTS_ON = (WHERE_THEY_ARE, WHERE_THEY_MAY_BE, ALL_NODES)
 
 
 def all_find_gpus(sizes: list[int], allowed: npt.NDArray[np.bool_], free: npt.NDArray[np.int64]) -> bool:
@@ -80,22 +79,21 @@ def test_jobs_are_chosen_while_all_find_gpus_at_once(data: st.DataObject) -> Non
     pinned = np.array([node >= 0 and data.draw(st.booleans()) for node in held])
     ranked = np.array(data.draw(st.permutations(range(len(rows)))))
     chosen = np.zeros(len(rows), np.bool_)
-    strict, counts_on = data.draw(st.booleans()), data.draw(st.sampled_from(COUNTS_ON))
+    strict, moves = data.draw(st.booleans()), data.draw(st.booleans())
     columns = JobColumns(asked, np.arange(len(rows)), allowed)
-    count_walk(ledger.books, columns, pinned, ranked, 0, counts_on, strict, chosen)
+    count_walk(ledger.books, columns, pinned, ranked, 0, moves, strict, chosen)
 
     expected = pinned.copy()
     for at in [at for at in ranked.tolist() if not pinned[at]]:
         expected[at] = True
         left, waiting = np.array(gpus), []
         for other in np.flatnonzero(expected).tolist():
-            if held[other] >= 0 and (pinned[other] or counts_on == WHERE_THEY_ARE):
+            if held[other] >= 0 and (pinned[other] or not moves):
                 left[held[other]] -= rows[other]
             else:
                 waiting.append(other)
         sizes = [rows[other] for other in waiting]
-        where = allowed[[0 if counts_on == ALL_NODES else constraint[other] for other in waiting]]
-        expected[at] = all_find_gpus(sizes, where, left)
+        expected[at] = all_find_gpus(sizes, allowed[[constraint[other] for other in waiting]], left)
         if strict and not expected[at]:
             break
     assert chosen.tolist() == expected.tolist()

@@ -18,7 +18,7 @@ from muster.schedulers.allocation.placement_draft import (
 )
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY, EVEN_GANGS
-from muster.schedulers.parts import WHERE_THEY_MAY_BE, GangAllocator
+from muster.schedulers.parts import GangAllocator
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class DraftAllocator(GangAllocator):
     """An allocator whose strategy is `choose_draft`."""
 
     stable_when_queue_empty: ClassVar[bool] = False
-    counts_on: ClassVar[int] = WHERE_THEY_MAY_BE
+    moves_for_others: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {EVEN_GANGS}
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:

@@ -60,7 +60,6 @@ from muster.schedulers.joint.sizes import (
 )
 from muster.schedulers.joint.slow_places import slow_on_their_nodes
 from muster.schedulers.joint.within_limits import beside_running, goes_on, within_limits
-from muster.schedulers.parts import ALL_NODES
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, NOT_SELECTED, OUTRANKED, PLACED, REASONS
 
 _NOT_CHOSEN = 0.5
@@ -102,7 +101,6 @@ class Joint(DraftAllocator):
 
     name: ClassVar[str] = "joint"
     spares_running: ClassVar[bool] = True
-    counts_on: ClassVar[int] = ALL_NODES
     chooses_sizes: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {
         SIZES,

@@ -11,7 +11,7 @@ def count_walk(
     pinned: Bools,
     ranked: Ints,
     more: int,
-    counts_on: int,
+    moves: bool,
     strict: bool,
     chosen: Bools,
 ) -> None: ...
@@ -21,7 +21,7 @@ def fit_walk(
     least: Ints,
     pinned: Bools,
     ranked: Ints,
-    counts_on: int,
+    moves: bool,
     strict: bool,
     chosen: Bools,
 ) -> None: ...

@@ -37,11 +37,8 @@ from muster.schedulers.placement.rooms cimport (
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked
 
-from muster.schedulers.parts import ALL_NODES, WHERE_THEY_ARE
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, OUTRANKED, PLACED
 
-cdef int64_t _ALL_NODES = ALL_NODES
-cdef int64_t _WHERE_THEY_ARE = WHERE_THEY_ARE
 cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
 cdef int64_t _NO_GPUS = NO_GPUS
 cdef int64_t _OUTRANKED = OUTRANKED
@@ -78,12 +75,12 @@ def place_job(books, int64_t job, gang, allowed, need, int64_t rule):
     return bool(rules_core.place_job(&here, job, &asked, bools(allowed).at, ints(need).at, rule, scratch))
 
 
-def count_walk(books, jobs, pinned, ranked, int64_t more, int64_t counts_on, bint strict, chosen):
+def count_walk(books, jobs, pinned, ranked, int64_t more, bint moves, bint strict, chosen):
     """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
-    They are counted on the nodes that they may use (`rooms`), or on all nodes together. Running jobs among the ranked
-    compete with the others, unless they are pinned: those are chosen first. `counts_on` says on which nodes they count,
-    as in `parts`. `more`, in millionths, may be taken beside what is free.
+    They are counted on the nodes that they may use (`rooms`). Running jobs among the ranked compete with the others,
+    unless they are pinned: those are chosen first. `moves` is whether others may be moved; else they count where they
+    are. `more`, in millionths, may be taken beside what is free.
     """
     cdef Books here = books_of(books)
     cdef Jobs columns = jobs_of(jobs)
@@ -91,7 +88,7 @@ def count_walk(books, jobs, pinned, ranked, int64_t more, int64_t counts_on, bin
     cdef Ints order = ints(ranked)
     cdef int64_t place, at, job, need
     cdef Rooms rooms
-    begin_rooms(&rooms, columns.node_allowed, _lines(jobs, counts_on), columns.nodes, 1)
+    begin_rooms(&rooms, columns.node_allowed, len(jobs.node_allowed), columns.nodes, 1)
     open_rooms(&rooms, &here, more)
     for place in range(order.size):
         at = order.at[place]
@@ -106,12 +103,12 @@ def count_walk(books, jobs, pinned, ranked, int64_t more, int64_t counts_on, bin
             continue
         job = columns.numbers[at]
         need = gpus_held(&here, job) if here.heads[job] >= 0 else thousandths_of(&columns, at) * WHOLE
-        take.at[at] = _count(&rooms, &here, &columns, at, counts_on, &need)
+        take.at[at] = _count(&rooms, &here, &columns, at, moves, &need)
         if strict and not take.at[at]:
             return
 
 
-def fit_walk(books, jobs, least, pinned, ranked, int64_t counts_on, bint strict, chosen):
+def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen):
     """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them, as `count_walk` does.
 
     `least` is the least that each of them holds, by position and resource in millionths. Jobs that are not ranked and
@@ -126,7 +123,7 @@ def fit_walk(books, jobs, least, pinned, ranked, int64_t counts_on, bint strict,
     cdef int64_t place, at, resource
     cdef int64_t* amounts = ints(least).at
     cdef Rooms rooms
-    begin_rooms(&rooms, columns.node_allowed, _lines(jobs, counts_on), columns.nodes, here.resources)
+    begin_rooms(&rooms, columns.node_allowed, len(jobs.node_allowed), columns.nodes, here.resources)
     open_empty_rooms(&rooms, &here)
     for place in range(order.size):
         at = order.at[place]
@@ -140,26 +137,21 @@ def fit_walk(books, jobs, least, pinned, ranked, int64_t counts_on, bint strict,
             continue
         for resource in range(here.resources):
             need[resource] = 0 if resource == GPU or resource == STORAGE else amounts[at * here.resources + resource]
-        take.at[at] = _count(&rooms, &here, &columns, at, counts_on, need.data())
+        take.at[at] = _count(&rooms, &here, &columns, at, moves, need.data())
         if strict and not take.at[at]:
             for place in range(place, order.size):
                 take.at[order.at[place]] = take.at[order.at[place]] and stays[order.at[place]]
             return
 
 
-cdef int64_t _lines(jobs, int64_t counts_on):
-    """How many constraints are counted apart."""
-    return 1 if counts_on == _ALL_NODES else len(jobs.node_allowed)
-
-
 cdef bint _count(
-    Rooms* rooms, Books* books, Jobs* jobs, int64_t at, int64_t counts_on, int64_t* need
+    Rooms* rooms, Books* books, Jobs* jobs, int64_t at, bint moves, int64_t* need
 ) noexcept nogil:
     """Count a job, if so much is left for it; whether it is."""
     cdef int64_t job = jobs.numbers[at]
-    if books.heads[job] >= 0 and counts_on == _WHERE_THEY_ARE:
+    if books.heads[job] >= 0 and not moves:
         return keep_rooms(rooms, books, job, need)
-    return enter_rooms(rooms, 0 if counts_on == _ALL_NODES else jobs.spec[job].constraint, need)
+    return enter_rooms(rooms, jobs.spec[job].constraint, need)
 
 
 def gpus_on_nodes_of(books, jobs, int64_t first, others, held):
