@@ -224,6 +224,24 @@ def test_another_node_shortens_the_queue(tmp_path: Path) -> None:
     assert found.title.startswith("1 more node of 4 GPU")
 
 
+def test_a_kind_of_node_is_found_that_gains_enough(tmp_path: Path) -> None:
+    # For each GPU one small node gains more, and yet less than the twin's error of 100 s.
+    nodes = (node("n1", gpus="t4:1"), node("n2", gpus="h100:8"))
+    alone = site(tmp_path, [job("1", (0, 0, 60), "n2", 8, 8, type="h100")], nodes)
+    small, large = (name for name in trials_of(alone) if name.startswith("more "))
+    waits = {"the site's scheduler": 1000.0, small: 940.0, large: 600.0}
+    simulated = {name: Waits(mean, mean, 100.0 if mean == 1000.0 else 0.0) for name, mean in waits.items()}
+    log = alone.trace.jobs.with_columns(start_seconds=1000.0, end_seconds=4600.0)
+    beside = replace(alone, trace=replace(alone.trace, jobs=log), simulated=simulated)
+    found = QUESTIONS["more-nodes"](beside)
+    assert [row[4] for row in found.rows] == ["60.00", "50.00"]
+    assert found.status == FOUND
+    assert found.title.startswith(
+        "1 more node of 8 h100 would shorten the mean wait from 16.7 min to 10.0 min"
+    )
+    assert saved(found) == pytest.approx((300 / 3600, 500 / 3600))
+
+
 def test_trials_of_processes_give_the_same_findings(tmp_path: Path) -> None:
     """All that questions simulate is known beforehand, so that several can run at a time."""
     alone = site(tmp_path, queue_behind_a_long_job(), (node("n1"),))

@@ -41,18 +41,18 @@ def judge(site: Site) -> Finding:
         wait = site.waits(name, trial).mean
         gained = twin.simulated.mean - wait
         tried.append((gained / (count * node.gpus), node.type_name, count, node, wait))
-    _, _, count, node, wait = max(tried, key=lambda one: one[0])
-    gain = twin.simulated.mean - wait
     columns = ("kind", "more nodes", "GPUs each", "mean wait", "seconds saved for each GPU")
     rows = [
         (f"{one.gpus} x {one.gpu_type}", str(more), str(one.gpus), duration(mean), f"{per_gpu:.2f}")
         for per_gpu, _, more, one, mean in sorted(tried, key=lambda one: -one[0])
     ]
     evidence = [f"Of the site, {twin}."]
-    if gain <= twin.error:
+    enough = [one for one in tried if twin.simulated.mean - one[-1] > twin.error]
+    if not enough:
         title = "A tenth more nodes of no kind shortens the queue by more than the twin's error"
         return Finding(NAME, title, NOTHING, twin.jobs, evidence, None, (), columns, rows)
-    hours = twin.jobs / HOUR
+    _, _, count, node, wait = max(enough, key=lambda one: one[0])
+    gain, hours = twin.simulated.mean - wait, twin.jobs / HOUR
     return Finding(
         NAME,
         f"{counted(count, 'more node')} of {node.kind} would shorten the mean wait from "
