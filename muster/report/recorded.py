@@ -59,6 +59,8 @@ def recorded(
     gpus = jobs["gpus"] * (jobs["gpu_milli"] / 1000)
     duration = jobs["duration_seconds"]
     end = jobs["end_seconds"].fill_null(jobs["start_seconds"] + duration)
+    # Without a start the end is that of a job that was cancelled while it waited, as some logs have it.
+    end = end.set(jobs["start_seconds"].is_null(), None)
     ended = end.is_not_null()
     run = end - jobs["start_seconds"]
     known = {

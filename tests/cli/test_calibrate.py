@@ -209,6 +209,21 @@ def test_compare_measures_the_same_jobs_of_the_log(muster: Muster, log: Path, tm
     assert "mean wait 10.0 s in the log and 11.0 s under fifo" in (out / "report.html").read_text()
 
 
+def test_a_job_that_ends_without_a_start_did_not_run(muster: Muster, tmp_path: Path) -> None:
+    # Job 3 was cancelled while it waited.
+    log = tmp_path / "log.csv"
+    log.write_text(f"{LOG}3,2,1,10,,7\n")
+    out = tmp_path / "out"
+    found = muster(
+        "compare", str(log), "--cluster", "1x1gpu", "--scheduler", "fifo", "--out", str(out), "--json"
+    )
+    assert found.status == 0, found.err
+    recorded = json.loads(found.out)["recorded"]
+    assert (recorded["completed"], recorded["unfinished"]) == (3, 1)
+    assert recorded["jct_seconds"]["mean"] == pytest.approx((10 + 17 + 11) / 3)
+    assert recorded["utilization"]["gpu"] == pytest.approx(1.0)
+
+
 def test_compare_shows_the_recorded_history_first(muster: Muster, log: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = muster(
