@@ -71,6 +71,9 @@ def read_site(
     if filled:
         what = f"{counted(filled, 'waiting job')} without a time limit: the partition's counts"
         found = replace(found, notes=(*found.notes, what))
+    if found.cluster.assumed and not (jobs["cpus"].is_null() & jobs["memory_gb"].is_null()).all():
+        what = f"it does not state all resources of its nodes: assumed {found.cluster.assumed}"
+        found = replace(found, notes=(*found.notes, what))
     gone = int(without_nodes(whole.trace, found.cluster).sum())
     if gone:
         what = f"{counted(gone, 'job')} of a partition or a type of GPU that no node has now: not simulated"

@@ -143,11 +143,16 @@ class Site:
 
     @cached_property
     def twin(self) -> Twin | None:
-        """The site's own scheduler, simulated; None where the log has no starts."""
+        """The site's own scheduler, simulated; None where no job that it takes has a start."""
         if not has_starts(self.newest):
             return None
         recorded = self.newest.jobs["start_seconds"] - self.newest.jobs["submit_seconds"]
         return Twin(len(recorded), waits_of(recorded), self.waits(TWIN_TRIAL, self.trial()))
+
+    @property
+    def lacks_of_twin(self) -> str:
+        """What the log lacks where there is no twin."""
+        return "started job that the cluster of now can hold" if has_starts(self.trace) else "starts (Start)"
 
     def trial(
         self,

@@ -11,7 +11,7 @@ from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding, occupa
 from muster.advise.trial import Waits
 from muster.parallel import run_all
 
-from .sites import job, node, site, site_and_notes
+from .sites import HEADER, job, node, site, site_and_notes
 
 NODES = (node("n1"), node("n2"))
 
@@ -150,6 +150,19 @@ def test_more_nodes_are_tried_with_jobs_that_fit_today(tmp_path: Path) -> None:
     without = QUESTIONS["more-nodes"](site(tmp_path, [*jobs[:3], *jobs[4:]], NODES))
     assert found.rows[0][3] != "0 s"
     assert found.rows == without.rows
+
+
+def test_a_log_too_large_for_the_cluster_says_so(tmp_path: Path) -> None:
+    # The cluster states no CPUs, so that its node is taken to have 12 of them; the job asks for 13.
+    log = tmp_path / "sacct.txt"
+    log.write_text("\n".join([HEADER, job("1", (0, 0, 60), "n1", 4, 13)]) + "\n")
+    found, notes = read_site(log, "1x4gpu")
+    of_cluster = [note for source, note in notes if source == "1x4gpu"]
+    assert of_cluster[0].startswith("it does not state all resources of its nodes: assumed 3 CPU cores, ")
+    assert of_cluster[1:] == ["1 job that the cluster of now cannot hold: not simulated"]
+    for name in ("queue-order", "more-nodes"):
+        title = QUESTIONS[name](found).title
+        assert title == "not judged: no started job that the cluster of now can hold in the log"
 
 
 def test_gangs_on_more_nodes_than_needed_are_scattered(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def judge(site: Site) -> Finding:
     """Run the twin with a tenth more nodes of each kind."""
     twin = site.twin
     if twin is None:
-        return not_judged(NAME, "starts (Start)")
+        return not_judged(NAME, site.lacks_of_twin)
     tried = []
     for (name, trial), (node, count) in zip(trials(site).items(), _kinds(site), strict=True):
         wait = site.waits(name, trial).mean

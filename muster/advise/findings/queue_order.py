@@ -47,7 +47,7 @@ def judge(site: Site) -> Finding:
     """Run the twin's jobs in other orders; a gain counts only above the twin's own error."""
     twin = site.twin
     if twin is None:
-        return not_judged(NAME, "starts (Start)")
+        return not_judged(NAME, site.lacks_of_twin)
     if site.scheduler != TWIN:
         return not_judged(
             NAME, "cycles of Slurm", f"in {site.scheduler}, which stands for the site's scheduler"
