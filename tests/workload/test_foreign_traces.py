@@ -649,6 +649,12 @@ def test_mapped_dates_beside_seconds_are_refused(tmp_path: Path) -> None:
         read(tmp_path, table, mapping={"submit": "at", "start_seconds": "from", "duration": "run"})
 
 
+def test_mapped_milliseconds_are_no_seconds(tmp_path: Path) -> None:
+    table = "at,gpus,run\n1704067200000,1,10\n1704067800000,1,20\n"
+    with pytest.raises(InputError, match=":2: at: found 1704067200000; allowed: a number of seconds"):
+        read(tmp_path, table, mapping={"submit": "at", "duration": "run"})
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -9,7 +9,7 @@ import polars as pl
 from muster.formatting import counted
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.workload.traces.cleaning import Reading
-from muster.workload.traces.columns import LINE, NAMES, WORK
+from muster.workload.traces.columns import LARGEST_SECONDS, LINE, NAMES, WORK
 from muster.workload.traces.content import TraceTable
 from muster.workload.traces.times import epoch_seconds
 
@@ -86,8 +86,8 @@ def _read_dates(reading: Reading) -> None:
     if submit is None or not submit.dtype.is_numeric():
         return
     first = submit.min()
-    if not isinstance(first, float) or first < _EPOCH_FROM:
-        # Dates beside them are of another clock: they stay as they are, for the checks to show.
+    if not isinstance(first, float) or not _EPOCH_FROM <= first <= LARGEST_SECONDS:
+        # Dates beside them are of another clock: they stay as they are, for the checks to show. So do milliseconds.
         reading.frame = reading.frame.with_columns(submit)
         return
     reading.frame = reading.frame.with_columns(
