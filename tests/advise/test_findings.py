@@ -237,6 +237,12 @@ def test_another_node_shortens_the_queue(tmp_path: Path) -> None:
     assert found.title.startswith("1 more node of 4 GPU")
 
 
+def test_kinds_of_node_of_one_name_say_which_they_are(tmp_path: Path) -> None:
+    nodes = (node("n1"), node("n2", partitions="a,b"), node("n3", gpus=8))
+    found = judged("more-nodes", tmp_path, [job("1", (0, 0, 60), "n1", 1, 1)], nodes)
+    assert sorted(row[0] for row in found.rows) == ["4 GPUs like n1", "4 GPUs like n2", "8 GPUs"]
+
+
 def test_a_kind_of_node_is_found_that_gains_enough(tmp_path: Path) -> None:
     # For each GPU one small node gains more, and yet less than the twin's error of 100 s.
     nodes = (node("n1", gpus="t4:1"), node("n2", gpus="h100:8"))

@@ -31,6 +31,12 @@ def _kinds(site: Site) -> list[tuple[Node, int]]:
     return [(nodes[0], ceil(_SHARE * len(nodes))) for nodes in alike]
 
 
+def _named(node: Node, site: Site) -> str:
+    """A kind of node; where several are called the same, as in other partitions, by one of its nodes too."""
+    several = sum(other.kind == node.kind for other, _ in _kinds(site)) > 1
+    return f"{node.kind} like {node.name}" if several else node.kind
+
+
 def judge(site: Site) -> Finding:
     """Run the twin with a tenth more nodes of each kind."""
     twin = site.twin
@@ -43,7 +49,7 @@ def judge(site: Site) -> Finding:
         tried.append((gained / (count * node.gpus), node.type_name, count, node, wait))
     columns = ("kind", "more nodes", "GPUs each", "mean wait", "seconds saved for each GPU")
     rows = [
-        (f"{one.gpus} x {one.gpu_type}", str(more), str(one.gpus), duration(mean), f"{per_gpu:.2f}")
+        (_named(one, site), str(more), str(one.gpus), duration(mean), f"{per_gpu:.2f}")
         for per_gpu, _, more, one, mean in sorted(tried, key=lambda one: -one[0])
     ]
     evidence = [f"Of the site, {twin}."]
@@ -55,7 +61,7 @@ def judge(site: Site) -> Finding:
     gain, hours = twin.simulated.mean - wait, twin.jobs / HOUR
     return Finding(
         NAME,
-        f"{counted(count, 'more node')} of {node.kind} would shorten the mean wait from "
+        f"{counted(count, 'more node')} of {_named(node, site)} would shorten the mean wait from "
         f"{duration(twin.simulated.mean)} to {duration(wait)}, give or take {duration(twin.error)}",
         jobs=twin.jobs,
         evidence=evidence,
