@@ -29,7 +29,10 @@ class SiteLog:
     trace: Trace
     """Jobs with GPUs that ended."""
     jobs: pl.DataFrame
-    """All jobs, with a column `open`: those that wait or run when the log ends, and those without GPUs are here too."""
+    """All jobs, with a column `open`: those that wait or run when the log ends, and those without GPUs are here too.
+
+    Time 0 is the first submission of all of them; that of the trace may be later.
+    """
     notes: tuple[str, ...]
     """What was cleaned, and what is not simulated of the jobs that wait."""
     lacks: tuple[str, ...] = ()
@@ -51,7 +54,7 @@ def read_site_log(
         cleaned = len(reading.notes)
         sacct.each_task(reading)
         notes += reading.notes[cleaned:]
-        everything = _of_slurm(reading.frame, trace)
+        everything = _of_slurm(reading.frame)
     missing = [name for name in _COLUMNS if name not in everything.columns]
     everything = everything.with_columns(pl.lit("").alias(name) for name in missing)
     if sacct.OPEN not in everything.columns:
@@ -59,11 +62,9 @@ def read_site_log(
     return SiteLog(trace, everything.select(*_COLUMNS, sacct.OPEN), tuple(notes), lacks)
 
 
-def _of_slurm(frame: pl.DataFrame, trace: Trace) -> pl.DataFrame:
-    """All rows on the clock of the trace; what waits has no start, whatever Slurm expects."""
-    first = trace.jobs.row(0, named=True)
-    of_first = frame.filter(pl.col("job_id") == first["job_id"])["submit_seconds"]
-    zero = float(of_first[-1]) - first["submit_seconds"]
+def _of_slurm(frame: pl.DataFrame) -> pl.DataFrame:
+    """All rows, with time 0 at the first submission of any; what waits has no start, whatever Slurm expects."""
+    zero = pl.col("submit_seconds").min()
     typed = pl.when(pl.col("gpu_type") != "").then(GPU_TYPE + pl.col("gpu_type")).otherwise(pl.lit(""))
     waits = pl.col("status").is_in(_WAITS) & pl.col(sacct.OPEN)
     start = pl.when(~waits & pl.col("started")).then(pl.col("start_seconds") - zero)

@@ -36,6 +36,22 @@ def test_jobs_without_a_limit_run_and_wait(tmp_path: Path) -> None:
     assert start.low > 60.0
 
 
+def test_a_running_job_may_be_older_than_those_that_ended(tmp_path: Path) -> None:
+    # Submitted an hour before the first that ended; job 0, without GPUs, half an hour before that.
+    jobs = [
+        job("0", (0, 0, 5), "n1", 0, 1),
+        job("1", (30, 30, None), "n1", 4, 4, limit=120),
+        *(job(str(at), (90, 90, 100), "n2", 1, 1, limit=20) for at in range(2, 6)),
+    ]
+    seen = site(tmp_path, jobs, NODES)
+    state = queue_at(seen, None)
+    assert state.now == 100 * 60
+    assert state.running["submit_seconds"].to_list() == [30 * 60]
+    (start,) = would_start(seen, state, [Shape(8, 60.0)], draws=5)
+    assert start is not None
+    assert start.low > 0
+
+
 @pytest.mark.parametrize(
     ("times", "limit"),
     [
