@@ -286,7 +286,7 @@ def size(
         known = errors.of(layer_times.of_parameter_servers, model)
         errors.settle()
         step = bounded_staleness(known, work.batch, limits["nic"], staleness)
-        pair = sized(step, worker, server, limits, iterations)
+        pair = sized(step, work.batch, worker, server, limits, iterations)
         if shown.chart is not None:
             size_servers.draw(pair, model, shown.chart)
         if shown.as_json:

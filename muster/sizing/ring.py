@@ -57,7 +57,7 @@ def sized_ring(
     limits: Mapping[str, float],
     iterations: int,
 ) -> SizedRing:
-    """The best number of workers that the limit and the cluster allow; of equals the fewest."""
+    """The best number of workers that limit, samples of the batch and cluster allow; of equals the fewest."""
     needs = [worker.get(resource, 0.0) for resource in RESOURCES]
     fits, kind_of_node = rooms(np.array([needs]), cluster)
     room = fits[0][kind_of_node]
@@ -81,7 +81,7 @@ def sized_ring(
         [*limited, "servers"],
         ["--limit"],
     )
-    allowed = int(demands.most(demands.worker, demands.server)[0])
+    allowed = min(int(demands.most(demands.worker, demands.server)[0]), batch)
     most = min(allowed, int(room.sum()))
     places = best_places(room, cluster, most)
     compute, communication, least = (
@@ -126,8 +126,6 @@ def _of_registry(
     model: Model, batch: int, cluster: Cluster, places: Sequence[RingPlace], worker_gpus: int
 ) -> tuple[Floats, Floats, Floats]:
     """Likewise by the model's file: a gang of that total batch (`speed.worker_options`) with the most CPUs measured."""
-    if batch < 1:
-        raise InputError(Problem("batch", "allowed: a whole number above 0", found=batch))
     file = network_of(model)
     network = None if file is None else file.model
     speed, number = NetworkSpeed([network], cluster), np.zeros(len(places), np.int64)

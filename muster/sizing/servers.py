@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.schedulers.workers_and_servers.sizes import Demands, FloatArray, exact, surface
+from muster.schedulers.workers_and_servers.sizes import Demands, FloatArray, surface
 from muster.speed.parameter_server import StepTime, stack
 
 RESOURCES = ("gpu", "cpu", "memory_gb")
@@ -41,28 +41,31 @@ class Sized:
 
 def sized(
     step: StepTime,
+    batch: int,
     worker: Mapping[str, float],
     server: Mapping[str, float],
     limits: Mapping[str, float],
     iterations: int,
 ) -> Sized:
-    """The best pair that the limits allow; InputError if not even one worker and one server fit."""
+    """The best pair that the limits allow, with a sample of the batch for each worker; of equals the fewest workers.
+
+    InputError if not even one worker and one server fit.
+    """
     limited = [resource for resource in RESOURCES if resource in limits]
     of_worker, of_server, of_job = (
         [held.get(resource, 0.0) for resource in limited] for held in (worker, server, limits)
     )
     demands = Demands.checked(of_worker, of_server, of_job, limited, ["--limit"])
-    steps = stack([step])
-    best = exact(steps, demands)
-    stages = step.stage_seconds(best.workers[0], best.servers[0])
-    held = demands.usage(best.workers, best.servers)[0]
-    seconds = surface(steps, demands)[0]
-    workers, servers = np.nonzero(seconds <= best.seconds[0] * (1 + NEARLY))
+    seconds = surface(stack([step]), demands)[0][:batch]
+    best = [float(at + 1) for at in np.unravel_index(seconds.argmin(), seconds.shape)]
+    stages = step.stage_seconds(*best)
+    held = demands.usage(*(np.array([count]) for count in best))[0]
+    workers, servers = np.nonzero(seconds <= seconds.min() * (1 + NEARLY))
     share = (demands.usage(workers + 1, servers + 1) / demands.limit).max(axis=-1)
     least = share.argmin()
     return Sized(
-        int(best.workers[0]),
-        int(best.servers[0]),
+        int(best[0]),
+        int(best[1]),
         (int(workers[least]) + 1, int(servers[least]) + 1),
         iterations * seconds,
         dict(zip(("compute", "communication", "update"), map(float, stages), strict=True)),

@@ -38,6 +38,15 @@ def test_the_answer_is_the_least_of_the_surface(capsys: pytest.CaptureFixture[st
     assert thrifty["completion_seconds"] <= 1.05 * found["completion_seconds"]
 
 
+def test_each_worker_has_a_sample_of_the_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(f"vgg16 --limit {LIMIT} --batch 2", capsys)
+    assert len(found["completion_seconds_by_workers_and_servers"]) == 2
+    assert found["workers"] == 2
+    ring = "vgg16 --sync ring --cluster 2x8gpu,64cpu,500gb --limit gpu=8 --batch 3"
+    assert [one["workers"] for one in document(ring, capsys)["by_workers"]] == [1, 2, 3]
+    assert "has room for" not in answered(ring, capsys)
+
+
 def test_one_worker_and_one_server_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     # Forward 256 samples, backward twice the work of 32, each 2 x 15.47 x 10^9 operations at 10^12 a second.
     limit = "gpu=1,cpu=8,nic=1000Gbit/s"
