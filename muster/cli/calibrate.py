@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
     from muster.inputs import Inputs
+    from muster.runtime.records import Record
 
 
 @takes_flag_groups(more_help=MORE_HELP)
@@ -81,10 +82,7 @@ def calibrate(
             one.run(one.scheduler(scheduler), partial(show, name)).record
             for name, one in zip(names, phased, strict=True)
         ]
-    known = {*inputs.trace.notes, *inputs.cluster.notes}
-    for note in dict.fromkeys(note for record in records for note in record.run["trace"]["notes"]):
-        if note not in known:
-            print(note, file=sys.stderr)
+    _print_notes_of_runs(inputs, records)
     runs = [record.jobs for record in records]
     log = recorded(inputs.trace, inputs.cluster, inputs.options.measure).jobs
     figures = {
@@ -94,6 +92,9 @@ def calibrate(
         "most_gpus_held": most_gpus_held(log),
         "settings": dict(inputs.settings or {}),
     }
+    if not figures["jobs"]:
+        what = "no job with a start in this log starts in the simulation too: there is nothing to compare"
+        raise InputError(Problem(inputs.trace.source, what))
     if as_json:
         print(as_json_text(figures), end="")
         return
@@ -101,6 +102,14 @@ def calibrate(
     if config:
         given_as = " ".join(f"--set {key}={value}" for key, value in inputs.settings.items())
         print(f"The same settings elsewhere: {given_as}")
+
+
+def _print_notes_of_runs(inputs: Inputs, records: Sequence[Record]) -> None:
+    """Print what the runs say beside the trace and the cluster, each once."""
+    known = {*inputs.trace.notes, *inputs.cluster.notes}
+    for note in dict.fromkeys(note for record in records for note in record.run["trace"]["notes"]):
+        if note not in known:
+            print(note, file=sys.stderr)
 
 
 def _check_scheduler(inputs: Inputs, name: str, config: Path | None, of_file: Mapping[str, str]) -> None:

@@ -197,6 +197,17 @@ def test_calibrate_needs_recorded_starts(muster: Muster, tmp_path: Path) -> None
     assert "no job has a start in this log" in refused.err
 
 
+def test_calibrate_compares_no_jobs_with_nothing(muster: Muster, tmp_path: Path) -> None:
+    # The only job that the log started is too large for the cluster.
+    lines = LOG.splitlines()
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join([lines[0], "0,0,2,10,0,10", "1,1,1,5,,"]) + "\n")
+    options = ("--cluster", "1x1gpu", "--scheduler", "fifo", "--skip-impossible")
+    refused = muster("calibrate", str(log), *options)
+    assert refused.status == 2
+    assert "starts in the simulation too: there is nothing to compare" in refused.err
+
+
 def test_compare_measures_the_same_jobs_of_the_log(muster: Muster, log: Path, tmp_path: Path) -> None:
     """Jobs 1 and 2 waited 12 s and 8 s in the log, and 9 s and 13 s under fifo; job 0 did not wait."""
     out = tmp_path / "out"
