@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import polars as pl
@@ -21,21 +21,43 @@ from muster.service.store.rows import ENDED, JobRow, State
 
 TRACE, CLUSTER = "trace.csv", "cluster.toml"
 """Their names in the folder of the record."""
-_PAGE = 10_000
+_PIECE = 2000
+"""Rows that are Python's at a time, which take ten times the room of a table's."""
 _OUTCOMES = {state: state.value for state in ENDED}
 
 
-def record_of(store: Store, status: DaemonStatus) -> Record:
-    """Everything in the store, as of one moment: the end of the record."""
+def record_and_trace(store: Store, status: DaemonStatus) -> tuple[Record, pl.DataFrame]:
+    """Everything in the store, as of one moment, the end of the record; and what ran, as `trace_of_what_ran`."""
     with store.together():
-        return _record(store, status)
+        now = store.now()
+        jobs, waiting, ran = [pl.DataFrame(schema=JOBS)], [pl.DataFrame(schema=REASONS)], [_trace([])]
+        for rows in _all_jobs(store):
+            jobs.append(pl.DataFrame([_job(row) for row in rows], schema=JOBS))
+            waiting.append(pl.DataFrame(list(_waiting(rows, now)), schema=REASONS))
+            ran.append(_trace(_that_ran(rows)))
+        record = Record(
+            jobs=pl.concat(jobs, rechunk=True),
+            compact_allocations=CompactTable(_table(_allocations(store, now), ALLOCATIONS)),
+            # The others only note how many jobs wait and what is free.
+            decisions=_table(store.decisions(with_changes=True), DECISIONS),
+            compact_reasons=CompactTable(
+                pl.concat([_table(_reasons(store), REASONS), *waiting], rechunk=True)
+            ),
+            run=_described(status, sum(map(len, jobs)), store, now),
+        )
+    return record, _joined(ran)
 
 
-def _record(store: Store, status: DaemonStatus) -> Record:
-    now = store.now()
-    rows = list(_all_jobs(store))
-    jobs = [_job(row) for row in rows]
-    allocations = [
+def _table(rows: Iterator[Mapping[str, object]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """All rows, piece by piece."""
+    pieces = [pl.DataFrame(schema=schema)]
+    while piece := list(islice(rows, _PIECE)):
+        pieces.append(pl.DataFrame(piece, schema=schema))
+    return pl.concat(pieces, rechunk=True)
+
+
+def _allocations(store: Store, now: float) -> Iterator[dict[str, object]]:
+    return (
         {
             "job_id": str(interval.job),
             "node": interval.allocation.node,
@@ -50,9 +72,12 @@ def _record(store: Store, status: DaemonStatus) -> Record:
             "from_seconds": interval.since,
             "to_seconds": now if interval.until is None else interval.until,
         }
-        for interval in store.allocation_intervals()
-    ]
-    reasons = [
+        for interval in store.every_allocation_interval()
+    )
+
+
+def _reasons(store: Store) -> Iterator[dict[str, object]]:
+    return (
         {
             "job_id": str(one.job),
             "reason": one.reason,
@@ -61,8 +86,12 @@ def _record(store: Store, status: DaemonStatus) -> Record:
             "to_seconds": one.until,
         }
         for one in store.pending_intervals()
-    ]
-    reasons += [
+    )
+
+
+def _waiting(rows: Sequence[JobRow], now: float) -> Iterator[dict[str, object]]:
+    """What those of these jobs that wait now wait for."""
+    return (
         {
             "job_id": str(row.id),
             "reason": row.reason,
@@ -72,28 +101,29 @@ def _record(store: Store, status: DaemonStatus) -> Record:
         }
         for row in rows
         if row.state is State.QUEUED and row.reason in REASONS_BY_NAME and row.reason != "placed"
-    ]
-    # The others only note how many jobs wait and what is free.
-    decisions = [row for row in store.decisions() if row["started"] or row["stopped"] or row["changed"]]
-    return Record(
-        jobs=pl.DataFrame(jobs, schema=JOBS),
-        compact_allocations=CompactTable(pl.DataFrame(allocations, schema=ALLOCATIONS)),
-        decisions=pl.DataFrame(decisions, schema=DECISIONS),
-        compact_reasons=CompactTable(pl.DataFrame(reasons, schema=REASONS)),
-        run=_described(status, len(rows), store, now),
     )
 
 
 def trace_of_what_ran(store: Store, since: float = 0.0) -> pl.DataFrame:
     """The completed jobs that were submitted from `since` on, as a trace: what each took is what it really ran,
     without its restarts, and on the GPUs that it asks for."""
-    ran = [
-        row
-        for row in _all_jobs(store)
-        if row.state is State.COMPLETED and row.submitted >= since and _worked(row) > 0
+    return _joined([_trace([]), *(_trace(_that_ran(rows, since)) for rows in _all_jobs(store))])
+
+
+def _that_ran(rows: Sequence[JobRow], since: float = 0.0) -> list[JobRow]:
+    return [
+        row for row in rows if row.state is State.COMPLETED and row.submitted >= since and _worked(row) > 0
     ]
+
+
+def _trace(ran: Sequence[JobRow]) -> pl.DataFrame:
     seconds = [row.on_usual_gpus(_worked(row)) for row in ran]
     return pl.DataFrame(trace_columns(ran, [row.submitted for row in ran], seconds))
+
+
+def _joined(traces: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """One trace; a column in which a piece states nothing has the type that it has in the others."""
+    return pl.concat(traces, how="vertical_relaxed", rechunk=True)
 
 
 def _worked(row: JobRow) -> float:
@@ -101,11 +131,12 @@ def _worked(row: JobRow) -> float:
     return row.run_seconds - row.restart_seconds
 
 
-def _all_jobs(store: Store) -> Iterator[JobRow]:
+def _all_jobs(store: Store) -> Iterator[Sequence[JobRow]]:
+    """All jobs by id, in pieces."""
     last = 0
-    while page := store.jobs(after=last, limit=_PAGE):
-        yield from page
-        last = page[-1].id
+    while piece := store.jobs(after=last, limit=_PIECE):
+        yield piece
+        last = piece[-1].id
 
 
 def _job(row: JobRow) -> dict[str, object]:

@@ -29,11 +29,10 @@ router = APIRouter(prefix="/v1", tags=["record"], dependencies=[DESCRIBED], resp
 def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
     """A tar of the record, in the simulator's format, of what ran as a trace, and of the cluster as a file."""
     from muster.cluster.cluster_file import write_cluster_file
-    from muster.service.export import CLUSTER, TRACE, record_of, trace_of_what_ran
+    from muster.service.export import CLUSTER, TRACE, record_and_trace
 
     with tempfile.TemporaryDirectory(prefix="muster-export-") as folder:
-        with service.store.together():
-            record, trace = record_of(service.store, service.status), trace_of_what_ran(service.store)
+        record, trace = record_and_trace(service.store, service.status)
         record.write(Path(folder))
         trace.write_csv(Path(folder, TRACE))
         write_cluster_file(service.status.cluster, Path(folder, CLUSTER))

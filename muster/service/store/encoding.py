@@ -25,7 +25,8 @@ from muster.service.store.rows import (
 )
 from muster.service.store.tables import JOBS
 
-_CHANGEABLE = frozenset(JOBS.c.keys()) - {"id", "user", "name", "request", "submitted", "state_request"}
+_JOB_COLUMNS = JOBS.c.keys()
+_CHANGEABLE = frozenset(_JOB_COLUMNS) - {"id", "user", "name", "request", "submitted", "state_request"}
 _AMOUNTS = ("node", "milli", "cpus", "memory_gb", "storage_gb_per_s")
 
 
@@ -63,20 +64,17 @@ def of_job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def job_row(row: Row[Any]) -> JobRow:
     """A row of `jobs`."""
-    fields = dict(row._mapping)
+    fields = dict(zip(_JOB_COLUMNS, row, strict=True))
     del fields["name"]
-    return JobRow(
-        **fields
-        | {
-            "request": _request(row.request),
-            "state": State(row.state),
-            "state_request": None if row.state_request is None else StateRequest(row.state_request),
-            "phase": Phase(row.phase),
-            "reason_parameters": json.loads(row.reason_parameters),
-            "size_steps": tuple(SizeSteps(*size) for size in json.loads(row.size_steps)),
-            "fixed_nodes": tuple(json.loads(row.fixed_nodes)),
-        }
-    )
+    fields["request"] = _request(fields["request"])
+    fields["state"] = State(fields["state"])
+    if fields["state_request"] is not None:
+        fields["state_request"] = StateRequest(fields["state_request"])
+    fields["phase"] = Phase(fields["phase"])
+    fields["reason_parameters"] = json.loads(fields["reason_parameters"])
+    fields["size_steps"] = tuple(SizeSteps(*size) for size in json.loads(fields["size_steps"]))
+    fields["fixed_nodes"] = tuple(json.loads(fields["fixed_nodes"]))
+    return JobRow(**fields)
 
 
 def _request(text: str) -> JobRequest:

@@ -74,6 +74,8 @@ from muster.service.store.tables import (
 
 MOST_AT_ONCE = 10_000
 """Jobs that one call of `after` gives."""
+_PIECE = 5000
+"""Rows of a long history that are read at a time."""
 ValueT = TypeVar("ValueT")
 _BOOTED = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 """Unix seconds, as the clock had it when this process began."""
@@ -362,11 +364,10 @@ class Store:
             NumberedEvent(row.id, row.user, Event(row.job, row.time, row.kind, row.detail)) for row in found
         ]
 
-    def pending_intervals(self) -> list[PendingInterval]:
-        """What every job waited for."""
-        with self._database.reading() as connection:
-            found = connection.execute(select(PENDING_INTERVALS).order_by(PENDING_INTERVALS.c.id))
-            return [encoding.pending_interval(row) for row in found]
+    def pending_intervals(self) -> Iterator[PendingInterval]:
+        """What every job waited for, read in pieces."""
+        chosen = select(PENDING_INTERVALS).order_by(PENDING_INTERVALS.c.id)
+        return map(encoding.pending_interval, self._in_pieces(chosen))
 
     def steps_done(self, job: int) -> list[StepsDone]:
         """How far a job was over time, in the order of its reports."""
@@ -387,6 +388,11 @@ class Store:
             chosen = chosen.where(ALLOCATION_INTERVALS.c.until.is_(None))
         with self._database.reading() as connection:
             return [encoding.allocation_interval(row) for row in connection.execute(chosen)]
+
+    def every_allocation_interval(self) -> Iterator[AllocationInterval]:
+        """What every job has and had, read in pieces."""
+        chosen = select(ALLOCATION_INTERVALS).order_by(ALLOCATION_INTERVALS.c.id)
+        return map(encoding.allocation_interval, self._in_pieces(chosen))
 
     def held_now(self) -> Sequence[AllocationInterval]:
         """What all jobs hold, in the order of its beginnings."""
@@ -479,11 +485,15 @@ class Store:
                 {row.id: Holder(row.user, row.name, row.model, row.tenant) for row in found}
             )
 
-    def decisions(self) -> list[Mapping[str, float | None]]:
-        """Every decision, by the columns of `runtime.records.DECISIONS`."""
-        with self._database.reading() as connection:
-            found = connection.execute(select(*_OF_DECISION).order_by(DECISIONS.c.id))
-            return [dict(row) for row in found.mappings()]
+    def decisions(self, *, with_changes: bool = False) -> Iterator[Mapping[str, float | None]]:
+        """Every decision, read in pieces, by the columns of `runtime.records.DECISIONS`; with `with_changes` those that
+        start, stop or change a job."""
+        columns = DECISIONS.c
+        chosen = select(*_OF_DECISION).order_by(columns.id)
+        if with_changes:
+            chosen = chosen.where((columns.started != 0) | (columns.stopped != 0) | (columns.changed != 0))
+        names = [column.name for column in _OF_DECISION]
+        return (dict(zip(names, row, strict=True)) for row in self._in_pieces(chosen))
 
     def some_decisions(self, since: float, most: int) -> list[Mapping[str, float | None]]:
         """At most so many of the decisions from then on, at even distances, with the first and the last of them.
@@ -659,6 +669,11 @@ class Store:
         """Ends a session, if there is one of this hash."""
         with self._database.writing() as connection:
             connection.execute(delete(SESSIONS).where(SESSIONS.c.hash == hashed))
+
+    def _in_pieces(self, chosen: Any) -> Iterator[Any]:
+        """Rows of which only some thousands are in memory at a time."""
+        with self._database.reading() as connection:
+            yield from connection.execute(chosen, execution_options={"yield_per": _PIECE})
 
     def _job_rows(self, chosen: Any) -> list[JobRow]:
         with self._database.reading() as connection:

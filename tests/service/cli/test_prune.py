@@ -165,7 +165,7 @@ def test_it_goes_on_piece_by_piece(api: Serving, monkeypatch: pytest.MonkeyPatch
         after = piece.next
     assert pieces == [(1, 1), (1, 2), (1, 3), (0, 3), (0, 3), (0, None)]
     assert there(api.store, api.home) == LIVING
-    assert api.store.decisions() == []
+    assert list(api.store.decisions()) == []
 
 
 def test_a_job_whose_folder_cannot_be_removed_is_kept(

@@ -117,13 +117,13 @@ def test_what_is_held_and_waits_is_noted_without_a_start(tmp_path: Path) -> None
         world.store.request_state(job, StateRequest.HOLD)
     for _ in range(60):
         world.turn(1.0)
-    row = world.store.decisions()[-1]
+    row = list(world.store.decisions())[-1]
     assert (row["running"], row["waiting"], row["free_gpus"]) == (0, 0, 4.0)
     world.store.drain("node-1", drained=True)
-    count = len(world.store.decisions())
+    count = len(list(world.store.decisions()))
     for _ in range(30):
         world.turn(1.0)
-    assert len(world.store.decisions()) == count
+    assert len(list(world.store.decisions())) == count
     world.store.close()
 
 

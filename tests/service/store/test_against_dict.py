@@ -164,7 +164,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         assert self.store.allocation_intervals(open_only=True) == [
             held for held in self.held if held.until is None
         ]
-        assert self.store.pending_intervals() == self.pending
+        assert list(self.store.pending_intervals()) == self.pending
         assert self.store.scheduler_state() == self.state
         assert {node.name: node.drained for node in self.store.nodes()} == self.drained
         for job in list(self.jobs)[:2]:

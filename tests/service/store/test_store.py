@@ -298,8 +298,8 @@ def test_what_the_controller_writes_comes_back(store: Store) -> None:
     assert store.job(1) == replace(before, **fields)
     assert store.allocation_intervals(1) == store.allocation_intervals(open_only=True) == changes.opened
     assert [list(row) for row in store.decisions()] == [list(DECISIONS)] * 2
-    assert store.decisions() == [decision, decision | {"value": None, "bound": None}]
-    assert store.pending_intervals() == changes.pending
+    assert list(store.decisions()) == [decision, decision | {"value": None, "bound": None}]
+    assert list(store.pending_intervals()) == changes.pending
     assert store.events(1)[1:] == changes.events
     assert store.scheduler_state() == b"\x00state"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
-from muster.service.export import record_of
+from muster.service.export import record_and_trace
 from muster.service.store import Store
 from muster.service.store.rows import AllocationInterval, State, StoreChanges, Submission
 
@@ -41,12 +42,12 @@ def test_what_is_read_together_is_of_one_moment(store: Store) -> None:
 def test_the_record_is_of_one_moment(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job starts after the jobs were read: its allocation has not begun yet."""
     (job,) = store.submit([Submission("ann", a_request())])
-    intervals = store.allocation_intervals
+    intervals = store.every_allocation_interval
 
-    def later(*arguments: object, **more: object) -> list[AllocationInterval]:
+    def later() -> Iterator[AllocationInterval]:
         starts(store, job)
-        return intervals(*arguments, **more)  # type: ignore[arg-type]
+        return intervals()
 
-    monkeypatch.setattr(store, "allocation_intervals", later)
-    record = record_of(store, a_status(tmp_path))
+    monkeypatch.setattr(store, "every_allocation_interval", later)
+    record, _ = record_and_trace(store, a_status(tmp_path))
     assert (len(record.jobs), len(record.allocations)) == (1, 0)
