@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service import export
+from muster.service.api import record
+from muster.service.client import UnixConnection
 from muster.service.export import record_and_trace
+from muster.service.home import socket_path
 from muster.service.store import Store, store
 from muster.service.store.rows import AllocationInterval, PendingInterval, State, StoreChanges, Submission
 
-from .serving import a_request, a_status
+from .serving import a_request, a_status, serving
 
 JOBS = 23
 
@@ -75,3 +79,24 @@ def test_the_record_has_every_decision_that_changes_jobs(tmp_path: Path) -> None
     queued = sum(row.state is State.QUEUED for row in history.jobs())
     assert len(found.reasons) == JOBS + queued > JOBS
     history.close()
+
+
+def test_a_client_that_hangs_up_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_files() -> list[str]:
+        found = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+        return [each for each in found if "(deleted)" in each]
+
+    monkeypatch.setattr(record, "_PIECE", 64)
+    a_history(f"sqlite:///{tmp_path}/muster.db").close()
+    before = open_files()
+    with serving(tmp_path) as api:
+        for _ in range(3):
+            connection = UnixConnection(socket_path(api.home))
+            connection.request("GET", "/v1/export")
+            connection.getresponse().read(1)
+            connection.close()
+        give_up = time.monotonic() + 10.0
+        while len(open_files()) > len(before) and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert open_files() == before
+        assert api.ask("GET", "/v1/export").status == 200

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
+from starlette.background import BackgroundTask
 
 from muster.problems import InputError
 from muster.service.api.failures import Refused, may_answer
@@ -36,18 +37,15 @@ def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
         record.write(Path(folder))
         trace.write_csv(Path(folder, TRACE))
         write_cluster_file(service.status.cluster, Path(folder, CLUSTER))
-        archive = tempfile.TemporaryFile()  # noqa: SIM115 - read while it is sent, and gone with its last reader
+        archive = tempfile.TemporaryFile()  # noqa: SIM115 - read while it is sent
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for file in sorted(Path(folder).iterdir()):
                 tar.add(file, file.name)
     archive.seek(0)
-
-    def pieces() -> Iterator[bytes]:
-        with archive:
-            while piece := archive.read(_PIECE):
-                yield piece
-
-    return StreamingResponse(pieces(), media_type="application/x-tar")
+    pieces = iter(partial(archive.read, _PIECE), b"")
+    # Closed also where the client hangs up before the end.
+    close = BackgroundTask(archive.close)
+    return StreamingResponse(pieces, media_type="application/x-tar", background=close)
 
 
 @router.get(
