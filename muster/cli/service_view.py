@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from muster.cli.long_table import LongTable
+
 Job = Mapping[str, Any]
 Answer = TypeVar("Answer")
 _BETWEEN_SECONDS = 2.0
@@ -136,11 +138,12 @@ def lost_share(job: Job) -> float:
     return job["restart_seconds"] / job["run_seconds"] if job["run_seconds"] > 0 else 0.0
 
 
-def job_table(jobs: Iterable[Job], now: float, letters: Mapping[int, Text] | None = None) -> Table:
+def job_table(jobs: Iterable[Job], now: float, letters: Mapping[int, Text] | None = None) -> LongTable:
     """One line for each job: what it holds since when, or why it waits; `lost` where some were interrupted.
 
     `letters` stand before the jobs that have one.
     """
+    from muster.cli.long_table import LongTable
     from muster.formatting import thousandths
 
     jobs = list(jobs)
@@ -161,8 +164,8 @@ def job_table(jobs: Iterable[Job], now: float, letters: Mapping[int, Text] | Non
     if expected:
         table.add_column("expected start", no_wrap=True)
     table.add_column("where, or why it waits", no_wrap=True, overflow="ellipsis", ratio=1)
-    for job in jobs:
-        table.add_row(
+    rows = [
+        (
             *((letters.get(job["job_id"], ""),) if letters else ()),
             str(job["job_id"]),
             job["name"],
@@ -174,7 +177,9 @@ def job_table(jobs: Iterable[Job], now: float, letters: Mapping[int, Text] | Non
             *((_expected(job),) if expected else ()),
             where_or_why(job),
         )
-    return table
+        for job in jobs
+    ]
+    return LongTable(table, rows)
 
 
 def _room_for_names(width: int) -> int:
