@@ -135,6 +135,13 @@ class JobRow:
     size_steps: tuple[SizeSteps, ...] = ()
     """Of a job that changes its size, those that it has had."""
 
+    @classmethod
+    def of_all_fields(cls, fields: Mapping[str, Any]) -> JobRow:
+        """The same as `JobRow(**fields)`, which takes ten times as long: it sets one field after another."""
+        row = cls.__new__(cls)
+        vars(row).update(fields)
+        return row
+
     @property
     def usual_gpus(self) -> int:
         """GPUs that it asks for."""

@@ -269,9 +269,13 @@ class Store:
 
     def counts(self) -> Mapping[State, int]:
         """How many jobs are in each state."""
+        return self._of_this_version(self._counts)
+
+    def _counts(self) -> Mapping[State, int]:
         with self._database.reading() as connection:
             found = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state)).all()
-        return dict.fromkeys(State, 0) | {State(state): count for state, count in found}
+        counted = {State(state): count for state, count in found}
+        return MappingProxyType(dict.fromkeys(State, 0) | counted)
 
     def waiting_demand(self) -> Mapping[str, QueuedDemand]:
         """What the queued jobs ask for: `gpus`, and `cpus` and `memory_gb` where they state these.

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, event, text, update
 from sqlalchemy.exc import IntegrityError
 
 from muster.cluster.ledger import NodeAllocation
@@ -31,6 +31,7 @@ from muster.service.store.rows import (
     Submission,
     TenantUse,
 )
+from muster.service.store.tables import JOBS
 
 from ..serving import a_request
 
@@ -404,3 +405,16 @@ def test_all_is_there_when_it_is_opened_again(url: str) -> None:
     assert second.allocation_intervals() == [HELD]
     assert submitted(second) == [3]
     second.close()
+
+
+def test_a_request_of_another_version_is_a_job(store: Store) -> None:
+    """It states what this one does not know, and leaves out what it asks for."""
+    (job,) = store.submit([Submission("ann", a_request(steps=5))])
+    stated = {"name": "old", "command": ["a", "b"], "directory": "/", "gpus": 2, "colour": "red"}
+    with store._database.writing() as connection:
+        connection.execute(update(JOBS).values(request=json.dumps(stated)))
+    row = store.job(job)
+    assert row is not None
+    assert row.request == a_request(name="old", command=("a", "b"), gpus=2)
+    assert row == JobRow(job, "ann", row.request, row.submitted, reason_since=row.submitted)
+    assert not hasattr(row.request, "colour")
