@@ -23,13 +23,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.client import Client
-from muster.service.home import read_endpoint
+from muster.service.home import read_endpoint, store_url
+from muster.service.request import JobRequest
+from muster.service.store import Store
+from muster.service.store.rows import AllocationInterval, PendingInterval, State, StoreChanges, Submission
 from muster.workload.models import synergy_models
 
 CLUSTER = "512x8gpu,24cpu,500gb"
 MUSTER = [sys.executable, "-c", "from muster.cli import main; main()"]
-SECONDS, CLIENTS, BATCH, QUEUED = 10, 8, 1_000, 10_000
+SECONDS, CLIENTS, BATCH, QUEUED, ENDED = 10, 8, 1_000, 10_000, 100_000
 DECIDED, DECIDES_SECONDS = 5_000, 30
 
 Figures = dict[str, str]
@@ -46,9 +50,16 @@ def job(gpus: int = 1) -> dict[str, Any]:
 
 
 @contextmanager
-def daemon(scheduler: str = "fifo", *flags: str) -> Iterator[dict[str, str]]:
-    """One that serves until the end of the body; the environment in which its clients find it."""
+def daemon(
+    scheduler: str = "fifo", *flags: str, fill: Callable[[Store], None] | None = None
+) -> Iterator[dict[str, str]]:
+    """One that serves until the end of the body, on a store with what `fill` writes into it; the environment in which
+    its clients find it, with its process id as DAEMON."""
     with tempfile.TemporaryDirectory() as folder:
+        if fill is not None:
+            store = Store.open(store_url(Path(folder)))
+            fill(store)
+            store.close()
         environment = {**os.environ, "MUSTER_HOME": folder}
         command = [*MUSTER, "serve", "--scheduler", scheduler, "--fake-nodes", CLUSTER, *flags]
         log = Path(folder) / "daemon.log"
@@ -62,7 +73,7 @@ def daemon(scheduler: str = "fifo", *flags: str) -> Iterator[dict[str, str]]:
             os.environ["MUSTER_HOME"] = folder
             with Client.of_environment() as client:
                 client.post("/v1/jobs", job())  # what is imported at the first request
-            yield environment
+            yield environment | {"DAEMON": str(process.pid)}
         finally:
             process.terminate()
             process.wait()
@@ -130,6 +141,53 @@ def queue() -> Figures:
     }
 
 
+def ended_jobs(store: Store) -> None:
+    """A long history: what each job held and waited for, and three decisions for each."""
+    chance = random.Random(1)
+    gpus = {"needs": 1.0, "free": 0.0}
+    free = dict.fromkeys(("free_gpus", "free_cpus", "free_memory_gb", "free_storage_gb_per_s"), 0.0)
+    for _ in range(ENDED // 5_000):
+        changes = StoreChanges()
+        for number in store.submit(
+            [Submission(f"user{at % 40}", JobRequest(**job())) for at in range(5_000)]
+        ):
+            since = 15.0 * number
+            until = since + chance.uniform(60, 20_000)
+            held = NodeAllocation(f"node-{number % 512}", (chance.randrange(8),), 3.0, 62.5, 0.0)
+            changes.job(number, state=State.COMPLETED, epoch=1, first_start=since, finished=until, status=0)
+            changes.job(number, run_seconds=until - since, attained_gpu_seconds=until - since)
+            changes.opened.append(AllocationInterval(number, 1, held, since, until))
+            changes.pending += [PendingInterval(number, "no_gpus", gpus, since - 9, since)] * 2
+            changes.event(number, since, "started")
+            changes.event(number, until, "completed")
+            figures = {"time_seconds": since, "running": 9, "waiting": 9, "stopped": 0, "changed": 0}
+            changes.decisions += [figures | free | {"started": one} for one in (0, 1, 1)]
+        store.commit(changes)
+
+
+def history() -> Figures:
+    """What `muster export` and `muster queue --all` take with 100,000 ended jobs."""
+    with daemon(fill=ended_jobs) as environment, tempfile.TemporaryDirectory() as folder:
+        status = Path("/proc", environment["DAEMON"], "status")
+
+        def megabytes(figure: str) -> float:
+            found = re.search(rf"^{figure}:\s+(\d+) kB$", status.read_text(), re.MULTILINE)
+            assert found is not None
+            return int(found[1]) / 1000
+
+        before, took = megabytes("VmRSS"), []
+        for command in (["export", f"{folder}/record"], ["queue", "--all"]):
+            began = time.perf_counter()
+            subprocess.run([*MUSTER, *command], env=environment, stdout=subprocess.DEVNULL, check=True)
+            took.append(time.perf_counter() - began)
+        more = megabytes("VmHWM") - before
+    return {
+        "export": f"{took[0]:.1f} s",
+        "queue --all": f"{took[1]:.1f} s",
+        "daemon's memory": f"+{more:.0f} MB",
+    }
+
+
 def decisions(scheduler: str) -> Figures:
     """With every GPU held and 5,000 jobs queued: decisions at arrivals, and where jobs take turns, all at once."""
     chance, models = random.Random(1), sorted(synergy_models())
@@ -172,6 +230,7 @@ CASES: dict[str, tuple[str, Callable[[], Figures]]] = {
     "service-batch": ("1,000 jobs/s for 10 s", batches),
     "service-single": (">= 200 jobs/s, p99 <= 100 ms", singles),
     "service-queue": ("answers <= 200 ms with 10,000 queued", queue),
+    "service-history": ("each <= 10 s, daemon <= +300 MB with 100,000 ended", history),
     **{
         f"service-decision-{name}": ("<= 1 s with 5,000 queued", partial(decisions, name))
         for name in ("fifo", "las+tune-plus", "srtf+tune-plus")
