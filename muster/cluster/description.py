@@ -139,9 +139,15 @@ class Cluster:
         return sum(node.memory_gb for node in self.nodes)
 
     @cached_property
-    def total_storage_gb_per_s(self) -> float:
-        """Storage bandwidth of all nodes, in GB/s."""
-        return sum(node.storage_gb_per_s for node in self.nodes)
+    def share_per_gpu(self) -> NDArray[np.float64]:
+        """CPU cores, GB of memory and GB/s of storage for each GPU, in all nodes that have some.
+
+        Of all nodes in a cluster without GPUs.
+        """
+        nodes = [node for node in self.nodes if node.gpus] or self.nodes
+        amounts = [(node.cpus, node.memory_gb, node.storage_gb_per_s) for node in nodes]
+        share: NDArray[np.float64] = np.sum(amounts, axis=0) / max(self.total_gpus, 1)
+        return share
 
     @cached_property
     def most_gpus_per_node(self) -> int:

@@ -62,8 +62,7 @@ def times_usual(
 
 def seconds_at_share(model: Model, cluster: Cluster) -> float:
     """Return the seconds of an iteration on the GPUs that a job asks for, with their share of the cluster."""
-    in_all = np.array([cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s])
-    return reference_seconds(model_table([model]), 0, in_all / cluster.total_gpus)
+    return reference_seconds(model_table([model]), 0, cluster.share_per_gpu)
 
 
 def seconds_on(row: JobRow, model: Model, held: Sequence[NodeAllocation[str]], cluster: Cluster) -> float:

@@ -215,13 +215,13 @@ def _prepared(
     """The jobs' columns, with what schedulers believe, and the true speeds."""
     if not cluster.total_gpus:
         raise InputError(Problem("--cluster", f"cluster {cluster.name} has no GPU; training jobs need some"))
-    totals = (cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s)
-    share = np.array(totals) / cluster.total_gpus
     by_any_name = {name.lower(): model for model in known.values() for name in (model.name, *model.aliases)}
     names = trace.jobs["model"].unique(maintain_order=True).to_list()
     profiled = {name: by_any_name[name.lower()] for name in names if name.lower() in by_any_name}
     speeds = model_table(list(profiled.values()))
-    seconds = {name: reference_seconds(speeds, number, share) for number, name in enumerate(profiled)}
+    seconds = {
+        name: reference_seconds(speeds, number, cluster.share_per_gpu) for number, name in enumerate(profiled)
+    }
     unfed = [name for name, value in seconds.items() if value == np.inf]
     if unfed:
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"

@@ -16,7 +16,7 @@ SERVER = Node("b", "cpu", 1, 0, "GPU", 1, 64.0, 256.0, 0.5, 1.25)
 def test_totals_and_racks() -> None:
     cluster = Cluster("two", (MACHINE, replace(MACHINE, name="c", rack=1), SERVER), ("left", "right"))
     assert (cluster.total_gpus, cluster.total_cpus, cluster.total_memory_gb) == (16, 112.0, 1256.0)
-    assert cluster.total_storage_gb_per_s == 1.5
+    assert cluster.share_per_gpu.tolist() == [3.0, 62.5, 0.0625]
     assert cluster.most_gpus_per_node == 8
     assert cluster.gpu_types == ("V100",)
     assert cluster.nodes_by_rack == ((0,), (1, 2))

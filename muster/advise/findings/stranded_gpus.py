@@ -67,8 +67,8 @@ def judge(site: Site) -> Finding:
 
 
 def _largest(site: Site) -> list[tuple[str, str, str]]:
-    """Users whose jobs took more CPUs than the share that their GPUs are of the cluster."""
-    share = site.cluster.total_cpus / site.cluster.total_gpus
+    """Users whose jobs took more CPUs than the share of their GPUs."""
+    share = float(site.cluster.share_per_gpu[0])
     extra: Counter[str] = Counter()
     jobs: Counter[str] = Counter()
     table = site.jobs.with_columns(

@@ -129,9 +129,7 @@ class LiveColumns:
         self._before = np.zeros(0, np.int64)
         """Scratch of `settle_journal`, which leaves it as it was."""
         self._count = 0
-        self._share = np.array(
-            [cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s]
-        ) / max(cluster.total_gpus, 1)
+        self._share = cluster.share_per_gpu
         self._speeds_changed()
         self._table_changed()
         self._places_changed()
