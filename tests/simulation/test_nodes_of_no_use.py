@@ -21,3 +21,13 @@ def test_a_node_without_gpus_makes_no_job_longer(scheduler: str) -> None:
     """A job with its share of a node takes the trace's duration, however many CPU cores other nodes have."""
     trace = jobs_of(job(0, 1000, gpus=4, model="alexnet"))
     assert finishes(run(trace, beside_a_cpu_node(cluster_of(4)), scheduler)) == [1000.0]
+
+
+def test_a_waiting_job_counts_as_fast_as_on_its_own_nodes() -> None:
+    """Under `srtf-speed`: with the speed on a node that it may not use, a longer job would stop a shorter one."""
+    own, larger = cluster_of(1, 8).nodes
+    cluster = replace(cluster_of(1, 8), nodes=(replace(own, labels=("own",)), larger))
+    trace = jobs_of(
+        job(0, 1000, constraint="label=own"), job(10, 1500, model="alexnet", constraint="label=own")
+    )
+    assert finishes(run(trace, cluster, "srtf-speed")) == [1000.0, 2500.0]

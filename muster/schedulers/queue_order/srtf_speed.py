@@ -39,21 +39,31 @@ class SrtfSpeed(Order):
 
 def remaining_at_speed(snapshot: Snapshot) -> Floats:
     """Believed seconds left at the present speed of those that run and the best speed of those that wait."""
-    jobs, resource_profiles = snapshot.jobs, snapshot.resource_profiles
-    classes, demands = resource_profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
-    best = demands.best_speed.max(axis=1)[classes]
-    seconds = seconds_an_iteration(
-        snapshot.ledger.books, jobs.index, jobs.gpus, jobs.model, resource_profiles.models, best
-    )
+    jobs, models = snapshot.jobs, snapshot.resource_profiles.models
+    best = _best_speeds(snapshot)
+    seconds = seconds_an_iteration(snapshot.ledger.books, jobs.index, jobs.gpus, jobs.model, models, best)
     work_left: Floats = np.maximum(snapshot.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
     return work_left * seconds
 
 
 def remaining_at_best_speed(snapshot: Snapshot) -> Floats:
     """Believed seconds left at the best speed of each job, whatever it holds."""
-    jobs, resource_profiles = snapshot.jobs, snapshot.resource_profiles
-    classes, demands = resource_profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
-    best = demands.best_speed.max(axis=1)[classes]
+    jobs, models = snapshot.jobs, snapshot.resource_profiles.models
     work_left = np.maximum(snapshot.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
-    seconds: Floats = work_left * resource_profiles.models["reference_seconds"][jobs.model] / best
+    seconds: Floats = work_left * models["reference_seconds"][jobs.model] / _best_speeds(snapshot)
     return seconds
+
+
+def _best_speeds(snapshot: Snapshot) -> Floats:
+    """The speed of each job on the kind of node that suits it best, of those that it may use.
+
+    One that may use none goes by all kinds.
+    """
+    jobs, profiles = snapshot.jobs, snapshot.resource_profiles
+    classes, demands = profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
+    is_of_kind = profiles.kind_of_node[:, None] == np.arange(len(profiles.kinds))
+    usable = (snapshot.table.node_allowed @ is_of_kind)[jobs.constraint]
+    usable &= (profiles.kinds["gpus"] > 0) | (jobs.gpus == 0)[:, None]
+    usable |= ~usable.any(axis=1, keepdims=True)
+    best: Floats = np.where(usable, demands.best_speed[classes], 0.0).max(axis=1)
+    return best
