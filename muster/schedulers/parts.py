@@ -339,11 +339,15 @@ class GangAllocator(Part):
         return snapshot.jobs.protected_until
 
     def least_per_gpu(self, snapshot: Snapshot) -> Ints:
-        """What each job holds beside a GPU at the least, by resource in millionths: a GPU's share, or its request."""
-        nodes = snapshot.ledger.books.nodes
-        share = nodes["capacity"].sum(axis=0) // max(int(nodes["gpus"].sum()), 1)
-        share[BUILT_IN_COUNT:] = 0
-        least: Ints = np.maximum(share, snapshot.jobs.requested_per_gpu)
+        """What each job holds beside a GPU at the least, by resource in millionths: a GPU's share, or its request.
+
+        The share is that of the nodes with GPUs that the job may use.
+        """
+        nodes, jobs = snapshot.ledger.books.nodes, snapshot.jobs
+        usable = (snapshot.table.node_allowed & (nodes["gpus"] > 0)).astype(np.int64)
+        share = usable @ nodes["capacity"] // np.maximum(usable @ nodes["gpus"], 1)[:, None]
+        share[:, BUILT_IN_COUNT:] = 0
+        least: Ints = np.maximum(share[jobs.constraint], jobs.requested_per_gpu)
         return least
 
 

@@ -123,6 +123,30 @@ def test_a_short_job_takes_what_it_needs_of_its_partition(order: str, parts: str
     assert column(run(jobs, cluster, f"{order}+{parts}"), "finish_seconds")[1] < 1_000
 
 
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("order", ["srtf", "las", "priority"])
+def test_cpus_of_a_node_without_gpus_are_none_to_a_job(order: str, parts: str) -> None:
+    """It needs a GPU beside 9 of the 12 CPUs, which another job holds; those of a node without GPUs do not help."""
+    jobs = jobs_of(job(0.0, 100_000.0, cpus=9.0), job(10.0, 60.0, priority=5.0, cpus=9.0))
+    cluster = cluster_of(4)
+    cores = replace(cluster.nodes[0], name="cores", gpus=0, gpus_per_island=1, cpus=96.0)
+    result = run(jobs, replace(cluster, nodes=(*cluster.nodes, cores)), f"{order}+{parts}")
+    assert column(result, "finish_seconds")[1] < 1_000
+
+
+def test_a_share_is_that_of_nodes_a_job_may_use() -> None:
+    """A job that comes takes an idle node. With the share of other, larger nodes the running jobs seem too large."""
+    cluster = with_partitions(*["train"] * 3, "dev", gpus=4)
+    other = replace(cluster.nodes[3], memory_gb=4_000.0)
+    jobs = jobs_of(
+        {**in_train(0.0, 20_000.0, 2, 0.0), "memory_gb": 160.0},
+        in_train(0.0, 20_000.0, 3, 0.0),
+        in_train(10_000.0, 1_000.0, 4, 1.0),
+    )
+    result = run(jobs, replace(cluster, nodes=(*cluster.nodes[:3], other)), "las", restart_cost_seconds=60.0)
+    assert column(result, "finish_seconds") == [20_000.0, 20_000.0, 11_000.0]
+
+
 @given(
     st.sampled_from(["srtf", "las", "priority", "gittins", "fifo"]),
     st.sampled_from([(parts, {}) for parts in PARTS] + [(parts, PROMOTED) for parts in PARTS[:2]]),
@@ -144,17 +168,24 @@ def test_a_short_job_takes_what_it_needs_of_its_partition(order: str, parts: str
 def test_idle_nodes_of_another_partition_change_nothing(
     order: str, of_scheduler: tuple[str, dict[str, str]], rows: list[dict[str, Any]], restart: float
 ) -> None:
+    """Idle nodes of the same kind; of another kind and without GPUs where no plan begins with all nodes as one."""
     parts, more = of_scheduler
     jobs = jobs_of(*sorted(rows, key=lambda row: row["submit_seconds"]))
-    alone, beside = (
+    cluster = with_partitions("train", "dev", "train", "dev", gpus=4)
+    train, large = cluster.nodes[::2], replace(cluster.nodes[3], cpus=96.0, memory_gb=2000.0)
+    nodes = [train, cluster.nodes]
+    if parts not in ("tune-plus", "opt"):
+        cores = replace(large, name="cores", gpus=0, gpus_per_island=1)
+        nodes += [(train[0], large, train[1]), (*train, cores)]
+    alone, *beside = (
         run(
             jobs,
-            with_partitions(*names, gpus=4),
+            replace(cluster, nodes=each),
             f"{order}+{parts}",
             {"preemptive": "true"} | more,
             restart_cost_seconds=restart,
             skip_impossible=True,
-        )
-        for names in (["train"] * 2, ["train", "dev", "train", "dev", "dev"])
+        ).record.jobs
+        for each in nodes
     )
-    assert alone.record.jobs.equals(beside.record.jobs)
+    assert all(alone.equals(jobs) for jobs in beside)

@@ -11,7 +11,7 @@ from muster.cluster.ledger_core cimport GPU
 cdef void begin_rooms(
     Rooms* rooms, uint8_t* node_allowed, int64_t constraints, int64_t nodes, int64_t resources
 ) noexcept nogil:
-    """Find which constraints include which; the first allows all nodes."""
+    """Find which constraints include which."""
     cdef int64_t words = nodes // 64 + 1, one, other, node, word
     cdef vector[uint64_t] bits = vector[uint64_t](constraints * words)
     rooms.node_allowed, rooms.constraints, rooms.resources = node_allowed, constraints, resources

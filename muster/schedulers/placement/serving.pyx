@@ -37,6 +37,8 @@ from muster.schedulers.placement.rooms cimport (
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked
 
+import numpy as np
+
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, OUTRANKED, PLACED
 
 cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
@@ -103,7 +105,7 @@ def count_walk(books, jobs, pinned, ranked, int64_t more, bint moves, bint stric
             continue
         job = columns.numbers[at]
         need = gpus_held(&here, job) if here.heads[job] >= 0 else thousandths_of(&columns, at) * WHOLE
-        take.at[at] = _count(&rooms, &here, &columns, at, moves, &need)
+        take.at[at] = _count(&rooms, &here, job, columns.spec[job].constraint, moves, &need)
         if strict and not take.at[at]:
             return
 
@@ -112,7 +114,7 @@ def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen
     """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them, as `count_walk` does.
 
     `least` is the least that each of them holds, by position and resource in millionths. Jobs that are not ranked and
-    run, and then those that are pinned, come first.
+    run, and then those that are pinned, come first. What nodes without GPUs have is left for jobs without GPUs.
     """
     cdef Books here = books_of(books)
     cdef Jobs columns = jobs_of(jobs)
@@ -120,10 +122,11 @@ def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen
     cdef Ints order = ints(ranked)
     cdef vector[bint] stays = vector[bint](columns.count, True)
     cdef vector[int64_t] need = vector[int64_t](here.resources)
-    cdef int64_t place, at, resource
+    cdef int64_t place, at, job, line, resource
     cdef int64_t* amounts = ints(least).at
     cdef Rooms rooms
-    begin_rooms(&rooms, columns.node_allowed, len(jobs.node_allowed), columns.nodes, here.resources)
+    lines = np.concatenate([jobs.node_allowed & (books.nodes["gpus"] > 0), jobs.node_allowed])
+    begin_rooms(&rooms, bools(lines).at, len(lines), columns.nodes, here.resources)
     open_empty_rooms(&rooms, &here)
     for place in range(order.size):
         at = order.at[place]
@@ -137,7 +140,9 @@ def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen
             continue
         for resource in range(here.resources):
             need[resource] = 0 if resource == GPU or resource == STORAGE else amounts[at * here.resources + resource]
-        take.at[at] = _count(&rooms, &here, &columns, at, moves, need.data())
+        job = columns.numbers[at]
+        line = columns.spec[job].constraint + (0 if columns.spec[job].gpus else len(jobs.node_allowed))
+        take.at[at] = _count(&rooms, &here, job, line, moves, need.data())
         if strict and not take.at[at]:
             for place in range(place, order.size):
                 take.at[order.at[place]] = take.at[order.at[place]] and stays[order.at[place]]
@@ -145,13 +150,12 @@ def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen
 
 
 cdef bint _count(
-    Rooms* rooms, Books* books, Jobs* jobs, int64_t at, bint moves, int64_t* need
+    Rooms* rooms, Books* books, int64_t job, int64_t line, bint moves, int64_t* need
 ) noexcept nogil:
-    """Count a job, if so much is left for it; whether it is."""
-    cdef int64_t job = jobs.numbers[at]
+    """Count a job of a line of the rooms, if so much is left for it; whether it is."""
     if books.heads[job] >= 0 and not moves:
         return keep_rooms(rooms, books, job, need)
-    return enter_rooms(rooms, jobs.spec[job].constraint, need)
+    return enter_rooms(rooms, line, need)
 
 
 def gpus_on_nodes_of(books, jobs, int64_t first, others, held):
