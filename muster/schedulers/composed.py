@@ -53,6 +53,8 @@ from muster.schedulers.reasons import (
     REASONS,
 )
 
+_TIMES_CHOSEN = 4
+"""How often the jobs to serve are chosen in a decision at most."""
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
 _IN_VAIN = np.isin(np.arange(len(REASONS)), (NO_PLACE, NO_CPUS, NOT_SELECTED))
@@ -448,7 +450,8 @@ class Composed:
     def _leave_out_too_large(self, snapshot: Snapshot, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
         """Take the jobs from the chosen whose CPUs and memory do not fit beside those of the jobs before them.
 
-        Where no job requests more than its share, the GPUs alone decide.
+        What their GPUs leave goes to the jobs behind them. Where no job requests more than its share, the GPUs alone
+        decide.
         """
         jobs, nodes = snapshot.jobs, snapshot.ledger.books.nodes
         requested = jobs.requested_per_gpu
@@ -459,8 +462,18 @@ class Composed:
         least = self.allocator.least_per_gpu(snapshot) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
         least[without_gpus] = requested[without_gpus]
         columns, moves = job_columns(snapshot), self.allocator.moves_for_others
-        books = snapshot.ledger.books
-        fit_walk(books, columns, least, pinned, ranked, moves, self.strict, chosen)
+        books, last = snapshot.ledger.books, np.zeros(len(jobs), np.bool_)
+        for _ in range(_TIMES_CHOSEN):
+            by_gpus = chosen.copy()
+            fit_walk(books, columns, least, pinned, ranked, moves, self.strict, chosen)
+            too_large = by_gpus & ~chosen & ~last
+            if self.strict or not too_large.any():
+                break
+            last |= too_large
+            ranked = np.concatenate([ranked[~last[ranked]], ranked[last[ranked]]])
+            self._choose_in_order(snapshot, ranked, pinned, chosen)
+        else:
+            fit_walk(books, columns, least, pinned, ranked, moves, self.strict, chosen)
 
     def _promise(
         self,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster
 from muster.simulation import Run
-from tests.building import cluster_of, job, jobs_of, run
+from tests.building import cluster_of, column, job, jobs_of, run
 
 ALLOCATIONS = ("proportional", "requested", "greedy", "tune", "tune-plus", "opt", "joint", "tune-published")
 SENSITIVE = ("greedy", "tune", "tune-plus", "opt", "joint", "tune-published")
@@ -94,6 +94,14 @@ def _requests(draw: st.DrawFn) -> tuple[Cluster, list[dict[str, Any]]]:
             )
         )
     return cluster, rows
+
+
+@pytest.mark.parametrize("allocation", [each for each in ALLOCATIONS if each != "proportional"])
+def test_a_job_whose_cpus_are_held_keeps_no_gpu_from_others(allocation: str) -> None:
+    """The second finds three of its five cores; the third, which came after it, needs one, and the GPU that is free."""
+    trace = jobs_of(job(0, 10_000, gpus=3, cpus=9.0), job(10, 100, cpus=5.0), job(20, 100, cpus=1.0))
+    result = run(trace, cluster_of(4), f"fifo+{allocation}")
+    assert column(result, "wait_seconds") == pytest.approx([0, 9_990, 0])
 
 
 @settings(max_examples=40, deadline=None)
