@@ -54,9 +54,9 @@ def test_all_gpus_are_used_where_jobs_want_more() -> None:
     assert begun.filter(pl.col("role") == "worker")["gpus"].sum() == 4
 
 
-@pytest.mark.parametrize("order", ["gittins", "las", "fifo"])
+@pytest.mark.parametrize("scheduler", ["gittins+joint", "las+joint", "fifo+joint", "smd"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_idle_nodes_of_others_do_not_make_sizes_larger(order: str, seed: int) -> None:
+def test_idle_nodes_of_others_do_not_make_sizes_larger(scheduler: str, seed: int) -> None:
     """Jobs bound to two of four machines: sizes for all four would find no place on their own."""
     random, now, rows = Random(seed), 0.0, []
     for _ in range(14):
@@ -66,12 +66,12 @@ def test_idle_nodes_of_others_do_not_make_sizes_larger(order: str, seed: int) ->
             "iterations": float(random.randint(200, 4_000)),
             "constraint": "label=own",
         }
-        rows.append(sized_job(**UNRATED | stated))
+        rows.append(sized_job(**({} if scheduler == "smd" else UNRATED) | stated))
     mean_jct = []
     for labels in ((("own",),) * 2, (("own",), (), ("own",), ())):
         nodes = zip(machines(len(labels)).nodes, labels, strict=True)
         cluster = replace(machines(1), nodes=tuple(replace(node, labels=own) for node, own in nodes))
-        result = run(jobs_of(*rows), cluster, f"{order}+joint", restart_cost_seconds=60.0)
+        result = run(jobs_of(*rows), cluster, scheduler, restart_cost_seconds=60.0)
         mean_jct.append(float(np.mean(column(result, "jct_seconds"))))
     assert mean_jct[1] <= 1.02 * mean_jct[0]
 

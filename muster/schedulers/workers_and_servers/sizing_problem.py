@@ -74,7 +74,7 @@ class SizingProblem:
     reserved: bool
     """Whether a job is charged its owner's limit instead of what it holds."""
     fixed_usage: Floats
-    """(jobs, RESOURCES): charged for other jobs, which may not change now; `capacity` is what they leave."""
+    """(jobs, resources `by_set`): charged for others, which may not change now; the capacities are what they leave."""
     fixed_until: Floats
     """Seconds from now until these jobs are expected to end."""
     bound: Bools
@@ -99,7 +99,7 @@ class SizingProblem:
             steps=self.steps[free],
             demands=Demands(demands.worker[free], demands.server[free], demands.limit[free]),
             capacity=np.maximum(self.capacity - usage.sum(axis=0), 0.0),
-            fixed_usage=usage,
+            fixed_usage=self.by_set(pinned, usage),
             fixed_until=self.remaining[pinned] * seconds,
             bound=self.bound[:, free],
             capacity_there=np.maximum(self.capacity_there - usage_there, 0.0),
@@ -139,9 +139,17 @@ class SizingProblem:
 
     def best_of(self, job: Ints, profit: Floats, usage: Floats, effort: SolverEffort) -> KnapsackChoice:
         """The knapsack's choice of these sizes, on all nodes and on those to which jobs are bound."""
-        there = [usage * bound[job, None] for bound in self.bound]
-        columns = Columns(job, profit, np.hstack([usage, *there]), np.zeros(len(self), bool))
-        return choose(columns, np.concatenate([self.capacity, self.capacity_there.ravel()]), effort)
+        columns = Columns(job, profit, self.by_set(job, usage), np.zeros(len(self), bool))
+        return choose(columns, self.capacity_by_set, effort)
+
+    def by_set(self, job: Ints, usage: Floats) -> Floats:
+        """What is charged for these jobs on all nodes, then on each set of nodes to which jobs are bound."""
+        return np.hstack([usage, *(usage * bound[job, None] for bound in self.bound)])
+
+    @property
+    def capacity_by_set(self) -> Floats:
+        """Likewise what there is."""
+        return np.concatenate([self.capacity, self.capacity_there.ravel()])
 
     def shares(self, usage: Floats) -> Floats:
         """(entries,) the dominant share of what is charged."""
@@ -241,7 +249,7 @@ def sizing_problem(
         target=np.ascontiguousarray(sized["target"]),
         capacity=capacity,
         reserved=reserved,
-        fixed_usage=np.zeros((0, len(RESOURCES))),
+        fixed_usage=np.zeros((0, capacity.size + capacity_there.size)),
         fixed_until=np.zeros(0),
         bound=bound,
         capacity_there=capacity_there,

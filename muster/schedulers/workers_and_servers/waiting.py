@@ -33,7 +33,7 @@ class Charges(NamedTuple):
     """By entry, a size of a job."""
 
     usage: Floats
-    """(entries, RESOURCES)."""
+    """(entries, resources): `SizingProblem.by_set`, as all resources here."""
     now_left: Floats
     """Seconds until the end with this size from now on."""
     later_left: Floats
@@ -54,7 +54,7 @@ class Waiting(NamedTuple):
     boundaries: Floats
     """(slots + 1,) seconds from now."""
     spent: Floats
-    """(slots + 1, RESOURCES): what one unit costs from the end of the first slot until each boundary; below 0 before
+    """(slots + 1, resources): what one unit costs from the end of the first slot until each boundary; below 0 before
     that end, because a job that ends earlier leaves the rest of the first slot to others."""
     unserved: Floats
     """(jobs,): utility of a start at the last boundary; every profit counts from there."""
@@ -67,16 +67,19 @@ def profit_beside_waiting(
 ) -> tuple[Floats, Floats]:
     """The profit of each size now, above 0 because what would stay idle may be used; and what it is charged."""
     job, workers, servers, seconds = choices.job, choices.workers, choices.servers, choices.seconds
-    charged = Charges(*charges(question, job, workers, servers, seconds, hysteresis, len(RESOURCES)))
+    usage, now_left, later_left, is_held = charges(
+        question, job, workers, servers, seconds, hysteresis, len(RESOURCES)
+    )
+    charged = Charges(question.by_set(job, usage), now_left, later_left, is_held)
     few = spread(job, seconds, charged.is_held)
     ahead = _waiting(question, job[few], charged.at(few), hysteresis)
-    return profits(question, job, charged, ahead), charged.usage
+    return profits(question, job, charged, ahead), usage
 
 
 def _waiting(question: SizingProblem, job: Ints, charged: Charges, hysteresis: float) -> Waiting:
     """Solve the relaxation for these sizes of the jobs."""
     usage, now_left, later_left, _ = charged
-    total = question.capacity + question.fixed_usage.sum(axis=0)
+    total = question.capacity_by_set + question.fixed_usage.sum(axis=0)
     capacity = np.where(total > 0, total, np.inf)
     boundaries = boundaries_of(len(question), job, usage, later_left, capacity)
     slots = len(boundaries) - 1
@@ -88,15 +91,15 @@ def _waiting(question: SizingProblem, job: Ints, charged: Charges, hysteresis: f
     later = np.zeros(len(question))
     np.maximum.at(later, job, net[:, 1:].max(axis=1))
     # A whole slot costs its price; a part of it costs that part. The first slot is given out by the knapsack.
-    spent = np.zeros((slots + 1, len(RESOURCES)))
+    spent = np.zeros((slots + 1, len(total)))
     np.cumsum(prices.reshape(slots, -1), axis=0, out=spent[1:])
     spent -= spent[1]
     return Waiting(hysteresis, boundaries, spent, unserved, later)
 
 
 def _capacity(question: SizingProblem, boundaries: Floats) -> Floats:
-    """(slots, RESOURCES): what is there, and what the jobs that may not change leave in the mean of each slot."""
+    """(slots, resources): what is there, and what the jobs that may not change leave in the mean of each slot."""
     free_for = boundaries[1:] - np.maximum(question.fixed_until[:, None], boundaries[:-1])
     part = np.clip(free_for, 0.0, np.diff(boundaries)) / np.diff(boundaries)
-    capacity: Floats = question.capacity + part.T @ question.fixed_usage
+    capacity: Floats = question.capacity_by_set + part.T @ question.fixed_usage
     return capacity
