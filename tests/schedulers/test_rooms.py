@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ PARTS = (
     "tune-published",
     "greedy",
     "opt",
-    "joint",
 )
 PROMOTED = {"promote_after_seconds": "300"}
 
@@ -113,7 +113,7 @@ def in_train(
     return job(at, seconds, gpus=gpus, priority=priority, constraint="label=train", cpus=cpus)
 
 
-@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("parts", [*PARTS, "joint"])
 @pytest.mark.parametrize("order", ["srtf", "las", "priority"])
 @pytest.mark.parametrize("cpus", [None, 9.0])
 def test_a_short_job_takes_what_it_needs_of_its_partition(order: str, parts: str, cpus: float | None) -> None:
@@ -123,7 +123,7 @@ def test_a_short_job_takes_what_it_needs_of_its_partition(order: str, parts: str
     assert column(run(jobs, cluster, f"{order}+{parts}"), "finish_seconds")[1] < 1_000
 
 
-@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("parts", [*PARTS, "joint"])
 @pytest.mark.parametrize("order", ["srtf", "las", "priority"])
 def test_cpus_of_a_node_without_gpus_are_none_to_a_job(order: str, parts: str) -> None:
     """It needs a GPU beside 9 of the 12 CPUs, which another job holds; those of a node without GPUs do not help."""
@@ -145,6 +145,22 @@ def test_a_share_is_that_of_nodes_a_job_may_use() -> None:
     )
     result = run(jobs, replace(cluster, nodes=(*cluster.nodes[:3], other)), "las", restart_cost_seconds=60.0)
     assert column(result, "finish_seconds") == [20_000.0, 20_000.0, 11_000.0]
+
+
+@pytest.mark.parametrize("order", ["srtf", "las", "gittins", "fifo"])
+def test_joint_leaves_idle_nodes_to_others(order: str) -> None:
+    """Jobs without a model run as they do without the idle nodes: not to the byte in all cases, but in these."""
+    random = Random(1)
+    rows = [
+        in_train(random.uniform(0, 9_000), random.uniform(60, 3_000), 2 ** random.randint(0, 3), 0.0)
+        for _ in range(40)
+    ]
+    jobs = jobs_of(*sorted(rows, key=lambda row: row["submit_seconds"]))
+    alone, beside = (
+        run(jobs, with_partitions(*names, gpus=8), f"{order}+joint", restart_cost_seconds=60.0).record.jobs
+        for names in (["train"] * 2, ["train", "dev", "train", "dev"])
+    )
+    assert alone.equals(beside)
 
 
 @given(
