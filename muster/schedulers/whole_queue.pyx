@@ -1,9 +1,10 @@
 """The compiled form of a composed scheduler with quotas, a bound on waiting or jobs that may not use all nodes.
 
-It looks at all jobs in each decision. Under a quota a job's rank goes by what its tenant's jobs before it demand, and a
-promoted job goes before all others: the jobs of a kind that start are not the first of its queue. Jobs that may use
-some nodes only are counted there (`rooms`), and running ones of a kind where they are. The queues of `CompiledScheduler` only keep the waiting
-jobs and their keys here. It decides as `Composed` does with `IndependentAllocator`.
+It looks at all jobs in each decision. Under a quota a job's rank goes by what its tenant's jobs before it demand, and
+a promoted job goes before all others: the jobs of a kind that start are not the first of its queue. Jobs that may use
+some nodes only are counted there (`rooms`), and running ones of a kind where they are. The queues of
+`CompiledScheduler` only keep the waiting jobs and their keys here. It decides as `Composed` does with
+`IndependentAllocator`.
 """
 
 from libc.math cimport INFINITY

@@ -21,6 +21,7 @@ from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.joint.assured import worth_of_assured
 from muster.schedulers.joint.within_limits import goes_on, within_limits
 from muster.schedulers.reasons import PLACED
+from muster.schedulers.workers_and_servers.best_sizes import best_sizes
 from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem, sizing_problem
@@ -209,7 +210,7 @@ class _ByWeight(_BesideOthers):
         profit = weight[job] * relative * (1 - lost * changed + lost * kept)
         usage = question.usage(job, pairs.workers, pairs.servers)
         profit = worth_of_assured(profit, job, usage[:, 0], assured)
-        taken = question.best_of(job, profit, usage, EXACT).chosen
+        taken = best_sizes(question, job, profit, usage, EXACT).chosen
         some = taken != NOTHING
         return SizingSolution(
             np.where(some, pairs.workers[taken], 0), np.where(some, pairs.servers[taken], 0)

@@ -111,10 +111,11 @@ def count_walk(books, jobs, pinned, ranked, int64_t more, bint moves, bint stric
 
 
 def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen):
-    """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them, as `count_walk` does.
+    """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them.
 
-    `least` is the least that each of them holds, by position and resource in millionths. Jobs that are not ranked and
-    run, and then those that are pinned, come first. What nodes without GPUs have is left for jobs without GPUs.
+    They are counted as by `count_walk`. `least` is the least that each of them holds, by position and resource in
+    millionths. Jobs that are not ranked and run, and then those that are pinned, come first. What nodes without GPUs
+    have is left for jobs without GPUs.
     """
     cdef Books here = books_of(books)
     cdef Jobs columns = jobs_of(jobs)

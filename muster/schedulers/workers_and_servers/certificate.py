@@ -6,6 +6,7 @@ import numpy as np
 
 from muster.schedulers.admission.knapsack import FAST
 from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.workers_and_servers.best_sizes import best_sizes
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.schedulers.workers_and_servers.task_placement import held_sizes
@@ -41,4 +42,4 @@ def bound_of(question: SizingProblem) -> float:
     pairs = question.choices
     profit = question.profit(pairs.job, pairs.workers, pairs.servers, pairs.seconds)
     usage = question.usage(pairs.job, pairs.workers, pairs.servers)
-    return question.best_of(pairs.job, profit, usage, FAST).bound
+    return best_sizes(question, pairs.job, profit, usage, FAST).bound

@@ -9,7 +9,6 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
-from muster.schedulers.admission.knapsack import Columns, KnapsackChoice, SolverEffort, choose
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.workers_and_servers.frontier import frontier_and_held
 from muster.schedulers.workers_and_servers.frontier_core import fastest_of
@@ -136,11 +135,6 @@ class SizingProblem:
             + servers[:, None] * self.demands.server[job, :count]
         )
         return held
-
-    def best_of(self, job: Ints, profit: Floats, usage: Floats, effort: SolverEffort) -> KnapsackChoice:
-        """The knapsack's choice of these sizes, on all nodes and on those to which jobs are bound."""
-        columns = Columns(job, profit, self.by_set(job, usage), np.zeros(len(self), bool))
-        return choose(columns, self.capacity_by_set, effort)
 
     def by_set(self, job: Ints, usage: Floats) -> Floats:
         """What is charged for these jobs on all nodes, then on each set of nodes to which jobs are bound."""

@@ -11,6 +11,7 @@ import numpy as np
 from muster.schedulers.admission.knapsack import NOTHING, KnapsackChoice, SolverEffort
 from muster.schedulers.contract import Floats, Ints, State
 from muster.schedulers.parts import check_seconds, setting
+from muster.schedulers.workers_and_servers.best_sizes import best_sizes
 from muster.schedulers.workers_and_servers.interval import Accounting, PeriodicScheduler, SizingSolution
 from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem
 from muster.schedulers.workers_and_servers.waiting import profit_beside_waiting
@@ -74,7 +75,7 @@ class Smd(PeriodicScheduler):
         effort = replace(
             EXACT if self.nodes == AUTOMATIC else SolverEffort(nodes=self.nodes), seconds=self.solver_seconds
         )
-        selection = question.best_of(job, profit, usage, effort)
+        selection = best_sizes(question, job, profit, usage, effort)
         taken = selection.chosen
         last = np.zeros(len(question), bool)
         if self.objective == "waiting":

@@ -7,9 +7,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, BackgroundTasks
 from fastapi.responses import Response, StreamingResponse
-from starlette.background import BackgroundTask
 
 from muster.problems import InputError
 from muster.service.api.failures import Refused, may_answer
@@ -44,8 +43,9 @@ def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
     archive.seek(0)
     pieces = iter(partial(archive.read, _PIECE), b"")
     # Closed also where the client hangs up before the end.
-    close = BackgroundTask(archive.close)
-    return StreamingResponse(pieces, media_type="application/x-tar", background=close)
+    then = BackgroundTasks()
+    then.add_task(archive.close)
+    return StreamingResponse(pieces, media_type="application/x-tar", background=then)
 
 
 @router.get(
