@@ -310,7 +310,7 @@ class Composed:
 
         Jobs that were admitted, found no place and keep others from being admitted in their place are left out then.
         """
-        before = plan.transaction.mark(), plan.remembered, plan.assured
+        mark, remembered, assured = plan.transaction.mark(), plan.remembered, plan.assured
         passed = np.zeros(len(snapshot.jobs), np.bool_)
         rankings = self._serve_admitted(snapshot, plan, ranked, until, urgent)
         order = plan.ranked
@@ -319,8 +319,9 @@ class Composed:
             if not len(in_vain):
                 break
             passed[in_vain] = True
-            plan.transaction.undo(before[0])
-            plan.remembered, plan.assured, plan.limits, plan.shares, plan.notes = *before[1:], (), (), ()
+            plan.transaction.undo(mark)
+            plan.remembered, plan.assured = remembered, assured
+            plan.limits, plan.shares, plan.notes = (), (), ()
             plan.reasons[~passed], plan.reason_a[~passed], plan.reason_b[~passed] = PLACED, 0.0, 0.0
             rankings = self._serve_admitted(snapshot, plan, ranked[~passed[ranked]], until, urgent)
         plan.ranked = order

@@ -216,6 +216,14 @@ class ResourceProfiles:
         )
 
 
+def kinds_allowed(node_allowed: Bools, kind_of_node: Ints, kinds: int) -> Bools:
+    """By constraint and kind of node, whether some node of the kind is allowed."""
+    allowed = np.zeros((len(node_allowed), kinds), np.bool_)
+    for kind in range(kinds):
+        allowed[:, kind] = node_allowed[:, kind_of_node == kind].any(axis=1)
+    return allowed
+
+
 def _asked_of(row: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
     """One class as `ResourceProfiles.of` takes it."""
     model, gpus, *requested = row

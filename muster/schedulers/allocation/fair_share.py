@@ -9,7 +9,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import WHOLE, Bools, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.fair_share_core import keep_rows
-from muster.schedulers.allocation.gangs import Gangs, may_use_kind, request_above_share
+from muster.schedulers.allocation.gangs import Gangs, request_above_share, usable_kinds
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Snapshot
 from muster.speed.demands import ResourceProfiles
@@ -49,8 +49,9 @@ def by_demand_descending(draft: PlacementDraft, gangs: Gangs, chosen: Bools) -> 
     the others.
     """
     served = np.flatnonzero((chosen & draft.movable) | draft.fixed)
-    usable = (may_use_kind(gangs) & (gangs.kinds["gpus"] > 0))[gangs.constraint[served]]
-    per_gpu = np.where(usable[:, :, None], gangs.demands.best[gangs.classes[served]], 0).max(axis=1)
+    per_gpu = np.where(
+        usable_kinds(gangs)[served, :, None], gangs.demands.best[gangs.classes[served]], 0
+    ).max(axis=1)
     gpus = gangs.gpus[served]
     above = request_above_share(gangs, served)
     keys = -gpus * per_gpu[:, 2], -gpus * per_gpu[:, 1], -gpus, ~above, draft.movable[served]

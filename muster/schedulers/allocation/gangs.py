@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import EVEN_GANGS, NONE, Bools, Floats, Ints, Rows
 from muster.schedulers.contract import Snapshot
-from muster.speed.demands import ProfiledDemands
+from muster.speed.demands import ProfiledDemands, kinds_allowed
 from muster.speed.input_pipeline import ModelTable
 
 
@@ -82,17 +82,19 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
 
 def may_use_kind(gangs: Gangs) -> Bools:
     """Return by constraint and kind of node whether jobs may use some node of the kind."""
-    reach = np.zeros((len(gangs.node_allowed), len(gangs.kinds)), np.bool_)
-    for kind in range(len(gangs.kinds)):
-        reach[:, kind] = gangs.node_allowed[:, gangs.kind_of_node == kind].any(axis=1)
-    return reach
+    return kinds_allowed(gangs.node_allowed, gangs.kind_of_node, len(gangs.kinds))
+
+
+def usable_kinds(gangs: Gangs) -> Bools:
+    """Return by job and kind of node whether the job may use some node of the kind, and that has GPUs."""
+    usable: Bools = (may_use_kind(gangs) & (gangs.kinds["gpus"] > 0))[gangs.constraint]
+    return usable
 
 
 def speed_by_kind(gangs: Gangs) -> tuple[Floats, Floats]:
     """Return how fast each job is alone on nodes of each kind, and on the best kind with GPUs that it may use."""
     speed: Floats = gangs.demands.best_speed[gangs.classes]
-    usable = may_use_kind(gangs)[gangs.constraint] & (gangs.kinds["gpus"] > 0)
-    return speed, np.where(usable, speed, 0.0).max(axis=1)
+    return speed, np.where(usable_kinds(gangs), speed, 0.0).max(axis=1)
 
 
 def places_differ(snapshot: Snapshot, gpus: Ints) -> bool:

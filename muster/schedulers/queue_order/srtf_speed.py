@@ -11,6 +11,7 @@ from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.parts import DURATIONS, SECONDS, Order
 from muster.schedulers.queue_order.keys import seconds_an_iteration
+from muster.speed.demands import kinds_allowed
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ def _best_speeds(snapshot: Snapshot) -> Floats:
     """
     jobs, profiles = snapshot.jobs, snapshot.resource_profiles
     classes, demands = profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
-    is_of_kind = profiles.kind_of_node[:, None] == np.arange(len(profiles.kinds))
-    usable = (snapshot.table.node_allowed @ is_of_kind)[jobs.constraint]
-    usable &= (profiles.kinds["gpus"] > 0) | (jobs.gpus == 0)[:, None]
+    kinds, node_allowed = profiles.kinds, snapshot.table.node_allowed
+    usable = kinds_allowed(node_allowed, profiles.kind_of_node, len(kinds))[jobs.constraint]
+    usable &= (kinds["gpus"] > 0) | (jobs.gpus == 0)[:, None]
     usable |= ~usable.any(axis=1, keepdims=True)
     best: Floats = np.where(usable, demands.best_speed[classes], 0.0).max(axis=1)
     return best

@@ -255,13 +255,14 @@ def _bound(snapshot: Snapshot, up: Bools) -> tuple[Bools, Floats]:
 
     A set that has all nodes of the cluster that are up counts for nothing.
     """
-    own = snapshot.table.node_allowed & up
-    constraint = snapshot.jobs.constraint
-    sets = own[np.unique(constraint)]
-    sets = np.unique(sets[~sets[:, up].all(axis=1)], axis=0)
-    inside = np.logical_not((own[:, None, :] & ~sets[None, :, :]).any(axis=2))
+    present, of_job = np.unique(snapshot.jobs.constraint, return_inverse=True)
+    own = snapshot.table.node_allowed[present] & up
+    sets = np.unique(own[~own[:, up].all(axis=1)], axis=0)
+    inside = np.zeros((len(sets), len(present)), np.bool_)
+    for at, nodes in enumerate(sets):
+        inside[at] = (nodes | ~own).all(axis=1)
     there = [capacity_of(snapshot.cluster, nodes) for nodes in sets]
-    return inside[constraint].T, np.array(there).reshape(len(sets), len(RESOURCES))
+    return inside[:, of_job], np.array(there).reshape(len(sets), len(RESOURCES))
 
 
 def capacity_of(cluster: Cluster, up: Bools) -> Floats:
