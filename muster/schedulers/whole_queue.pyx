@@ -15,12 +15,12 @@ from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain
 from muster.schedulers.composed_core cimport ATTAINED_QUEUES, ON_ALL, ON_COMPLETION
 from muster.schedulers.placement.rooms cimport (
     begin_rooms,
+    count_free,
     count_where_it_is,
     enter_rooms,
     free_on,
     held_on,
     keep_rooms,
-    open_rooms,
 )
 from muster.workload.jobs_core cimport RUNNING, WAITING, Asked, Fact, service_of
 
@@ -96,7 +96,6 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         cdef vector[int64_t] by_rank
         cdef size_t at, place
         cdef int64_t begun = world.books.entries[0], times
-        cdef bint in_vain = False
         self.stable_until = self.next_wake = INFINITY
         self.wake_on = ON_ALL & ~ON_COMPLETION
         self.protection_ends = INFINITY
@@ -129,7 +128,6 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         by_rank = self._order
         for times in range(_TIMES_ADMITTED):
             self._serve_admitted(world, now)
-            in_vain = in_vain or self.in_vain
             if times + 1 == _TIMES_ADMITTED or not self._pass_counted_in_vain(world):
                 break
             undo_to(world.books, begun)
@@ -138,7 +136,9 @@ cdef class WholeQueueScheduler(CompiledScheduler):
                 if not self._is_passed[by_rank[at]]:
                     self._order.push_back(by_rank[at])
                     self._set_reason(by_rank[at], _PLACED)
-        self.in_vain = in_vain
+        self.in_vain = False
+        for at in range(self._by_key.size()):
+            self.in_vain = self.in_vain or self.why[self._by_key[at].job].code == _NO_PLACE
         self._note_all(world)
         self._promise(world, now)
         self._promise_turns(world, now)
@@ -395,7 +395,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         cdef int64_t job, need
         cdef size_t at
         cdef bint fits
-        open_rooms(&self._rooms, world.books, 0)
+        count_free(&self._rooms, world.books, 0)
         for at in range(self._order.size()):
             job = self._order[at]
             self.chosen[job] = self._ran[job] and self.some_protected and self.until[job] > pinned_after
@@ -419,7 +419,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         cdef int64_t turn, job
         cdef size_t at
         cdef bint releasing
-        self.blocked = self.in_vain = False
+        self.blocked = False
         for at in range(order.size()):
             job = order[at]
             self.stopped[job] = -1
@@ -452,7 +452,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
             self._set_reason(job, _PLACED)
             return
         else:
-            lacks, self.in_vain = _NO_PLACE, True
+            lacks = _NO_PLACE
         self.why[job] = self._lack(world, job, lacks, world.books.totals[GPU])
         self.blocked = self.strict
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.cluster.ledger_arrays import ROWS_USED, Books
@@ -114,6 +114,7 @@ def random_scheduler(random: Random, order: str) -> Composed:
 @pytest.mark.parametrize("order", ORDERS)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=8342798)  # edf: a job without a place in the first of two admissions, not in the second
 def test_a_run_is_the_same_as_at_the_python_level(order: str, seed: int) -> None:
     random = Random(seed)
     sizes = [random.choice([1, 2, 4, 8]) for _ in range(random.randint(1, 6))]

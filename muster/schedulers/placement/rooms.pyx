@@ -31,7 +31,7 @@ cdef void begin_rooms(
                 rooms.around[one].push_back(other)
 
 
-cdef void open_rooms(Rooms* rooms, Books* books, int64_t more) noexcept nogil:
+cdef void count_free(Rooms* rooms, Books* books, int64_t more) noexcept nogil:
     """Count the GPUs that are free, or will be as soon as they are released, and so many more for each constraint."""
     cdef int64_t node, free, each
     rooms.left.assign(rooms.constraints, more)
@@ -45,7 +45,7 @@ cdef void open_rooms(Rooms* rooms, Books* books, int64_t more) noexcept nogil:
                 rooms.left[each] += free
 
 
-cdef void open_empty_rooms(Rooms* rooms, Books* books) noexcept nogil:
+cdef void count_capacity(Rooms* rooms, Books* books) noexcept nogil:
     """Count all that the nodes have of each resource."""
     cdef int64_t node, each, resource
     rooms.left.assign(rooms.constraints * rooms.resources, 0)

@@ -25,14 +25,14 @@ from muster.schedulers.placement.columns cimport (
 from muster.schedulers.placement.rooms cimport (
     Rooms,
     begin_rooms,
+    count_capacity,
+    count_free,
     count_where_it_is,
     enter_rooms,
     free_on,
     gpus_held,
     held_on,
     keep_rooms,
-    open_empty_rooms,
-    open_rooms,
 )
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked
@@ -91,7 +91,7 @@ def count_walk(books, jobs, pinned, ranked, int64_t more, bint moves, bint stric
     cdef int64_t place, at, job, need
     cdef Rooms rooms
     begin_rooms(&rooms, columns.node_allowed, len(jobs.node_allowed), columns.nodes, 1)
-    open_rooms(&rooms, &here, more)
+    count_free(&rooms, &here, more)
     for place in range(order.size):
         at = order.at[place]
         job = columns.numbers[at]
@@ -128,7 +128,7 @@ def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen
     cdef Rooms rooms
     lines = np.concatenate([jobs.node_allowed & (books.nodes["gpus"] > 0), jobs.node_allowed])
     begin_rooms(&rooms, bools(lines).at, len(lines), columns.nodes, here.resources)
-    open_empty_rooms(&rooms, &here)
+    count_capacity(&rooms, &here)
     for place in range(order.size):
         at = order.at[place]
         stays[at] = take.at[at] and kept.at[at]
