@@ -17,6 +17,7 @@ from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints, NodeArray
 from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, published_demand, speed_at
+from muster.speed.request_classes import RequestClasses
 from muster.speed.sized_models import SizedModels
 
 _UNKNOWN = -1
@@ -84,7 +85,7 @@ class ResourceProfiles:
         self.kinds: NodeArray = nodes[np.sort(first)]
         self._most_gpus = int(nodes["gpus"].max()) + 1
         self._number = np.full((len(models), self._most_gpus + 1), _UNKNOWN)
-        self._number_of_request: dict[bytes, int] = {}
+        self._of_requests = RequestClasses(RESOURCE_COUNT)
         self._known: list[tuple[int, ...]] = []
         self._classes = 0
         kinds = len(self.kinds)
@@ -127,15 +128,18 @@ class ResourceProfiles:
         some_ask = bool(requested.any())
         if not some_ask and numbers.min(initial=0) > _UNKNOWN:
             return numbers, self._demands
-        asks = requested.any(axis=1)
+        asks: Bools = np.any(requested, axis=1)
         unknown = (numbers == _UNKNOWN) & ~asks
         if unknown.any():
             for pair in sorted(set(zip(model[unknown].tolist(), capped[unknown].tolist(), strict=True))):
                 self._number[pair] = self._add(*pair, np.zeros(RESOURCE_COUNT, np.int64))
             numbers = self._number[model, capped]
         if some_ask:
-            rows = np.column_stack([model[asks], capped[asks], requested[asks]])
-            numbers[asks] = self._of_requests(rows)
+            self._of_requests.find(model, capped, requested, asks, numbers)
+            if (new := numbers == _UNKNOWN).any():
+                for row in distinct_rows(np.column_stack([model[new], capped[new], requested[new]]))[0]:
+                    self._of_requests.add(row, self._add(int(row[0]), int(row[1]), row[2:]))
+                self._of_requests.find(model, capped, requested, new, numbers)
         if self._classes > before:
             self._demands = self._of_all()
         return numbers, self._demands
@@ -160,19 +164,6 @@ class ResourceProfiles:
             self.of(*_asked_of(row))
         for row in known.below_share:
             self.below_share.of(*_asked_of(row))
-
-    def _of_requests(self, rows: Ints) -> list[int]:
-        """The class of each row of a model, a number of GPUs and a request; new ones are numbered in ascending order.
-
-        A dictionary by the bytes of a row: to sort the rows of all jobs in each decision takes several times as long.
-        """
-        known = self._number_of_request
-        width = rows.itemsize * rows.shape[1]
-        keys: list[Any] = rows.view(np.dtype((np.void, width))).ravel().tolist()
-        unknown = [at for at, key in enumerate(keys) if key not in known]
-        for row in distinct_rows(rows[unknown])[0]:
-            known[row.tobytes()] = self._add(int(row[0]), int(row[1]), row[2:])
-        return [known[key] for key in keys]
 
     def _add(self, model: int, gpus: int, requested: Ints) -> int:
         """A new class; its number."""
