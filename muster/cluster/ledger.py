@@ -267,6 +267,11 @@ class Ledger:
         return NodeAllocation(node, ()) if row is None else self.shares(row)[0]
 
     @property
+    def some_held_back(self) -> bool:
+        """Whether anything is kept from all jobs."""
+        return bool(self._held_back)
+
+    @property
     def all_held_back(self) -> tuple[NodeAllocation, ...]:
         """What is kept from all jobs, by node."""
         return tuple(self.shares(row)[0] for row in self._held_back.values())

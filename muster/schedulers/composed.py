@@ -451,14 +451,14 @@ class Composed:
     def _leave_out_too_large(self, snapshot: Snapshot, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
         """Take the jobs from the chosen whose CPUs and memory do not fit beside those of the jobs before them.
 
-        What their GPUs leave goes to the jobs behind them. Where no job requests more than its share, the GPUs alone
-        decide.
+        What their GPUs leave goes to the jobs behind them. Where no job requests more than its share and others hold
+        nothing, the GPUs alone decide.
         """
         jobs, nodes = snapshot.jobs, snapshot.ledger.books.nodes
         requested = jobs.requested_per_gpu
         share = nodes["share"][nodes["gpus"] > 0].min(axis=0)
         without_gpus = jobs.gpus == 0
-        if not (requested > share).any() and not without_gpus.any():
+        if not ((requested > share).any() or without_gpus.any() or snapshot.ledger.some_held_back):
             return
         least = self.allocator.least_per_gpu(snapshot) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
         least[without_gpus] = requested[without_gpus]

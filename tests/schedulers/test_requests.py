@@ -11,8 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
+from muster.cluster.ledger import NodeAllocation
+from muster.schedulers import registry
 from muster.simulation import Run
 from tests.building import cluster_of, column, job, jobs_of, run
+from tests.schedulers.test_actions import view_of
 
 ALLOCATIONS = ("proportional", "requested", "greedy", "tune", "tune-plus", "opt", "joint", "tune-published")
 SENSITIVE = ("greedy", "tune", "tune-plus", "opt", "joint", "tune-published")
@@ -102,6 +105,16 @@ def test_a_job_whose_cpus_are_held_keeps_no_gpu_from_others(allocation: str) -> 
     trace = jobs_of(job(0, 10_000, gpus=3, cpus=9.0), job(10, 100, cpus=5.0), job(20, 100, cpus=1.0))
     result = run(trace, cluster_of(4), f"fifo+{allocation}")
     assert column(result, "wait_seconds") == pytest.approx([0, 9_990, 0])
+
+
+@pytest.mark.parametrize("allocation", [each for each in ALLOCATIONS if each != "proportional"])
+def test_cores_that_others_hold_are_not_counted(allocation: str) -> None:
+    """On nodes of Slurm or Ray: five of twelve cores are left. The first job asks for six; the second, for three."""
+    snapshot = view_of(job(0, 100, gpus=2, cpus=6.0), job(0, 100, gpus=3, cpus=3.0))
+    snapshot.ledger.hold_back(NodeAllocation(0, (), cpus=7.0), any_gpus=False)
+    scheduler = registry.build(f"fifo+{allocation}")
+    decision, _ = scheduler.decide(snapshot, scheduler.initial(snapshot.cluster))
+    assert decision.changes.jobs.tolist() == [1]
 
 
 @settings(max_examples=40, deadline=None)

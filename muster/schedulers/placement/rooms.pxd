@@ -17,7 +17,7 @@ cdef void begin_rooms(
     Rooms* rooms, uint8_t* node_allowed, int64_t constraints, int64_t nodes, int64_t resources
 ) noexcept nogil
 cdef void count_free(Rooms* rooms, Books* books, int64_t more) noexcept nogil
-cdef void count_capacity(Rooms* rooms, Books* books) noexcept nogil
+cdef void count_held(Rooms* rooms, Books* books, int64_t job) noexcept nogil
 cdef void count_where_it_is(Rooms* rooms, Books* books, int64_t job, int64_t* need, int64_t times) noexcept nogil
 cdef bint keep_rooms(Rooms* rooms, Books* books, int64_t job, int64_t* need) noexcept nogil
 cdef bint enter_rooms(Rooms* rooms, int64_t constraint, int64_t* need) noexcept nogil

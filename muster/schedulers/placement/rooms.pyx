@@ -32,29 +32,32 @@ cdef void begin_rooms(
 
 
 cdef void count_free(Rooms* rooms, Books* books, int64_t more) noexcept nogil:
-    """Count the GPUs that are free, or will be as soon as they are released, and so many more for each constraint."""
-    cdef int64_t node, free, each
-    rooms.left.assign(rooms.constraints, more)
-    if rooms.constraints == 1 and not books.delayed[0]:
-        rooms.left[0] += books.totals[GPU]
-        return
-    for node in range(books.node_count):
-        free = books.nodes[node].free[GPU] + books.nodes[node].releasing[GPU]
-        for each in range(rooms.constraints if free else 0):
-            if rooms.node_allowed[each * books.node_count + node]:
-                rooms.left[each] += free
-
-
-cdef void count_capacity(Rooms* rooms, Books* books) noexcept nogil:
-    """Count all that the nodes have of each resource."""
+    """Count what is free, or will be as soon as it is released, and so many more GPUs for each constraint."""
     cdef int64_t node, each, resource
     rooms.left.assign(rooms.constraints * rooms.resources, 0)
+    for each in range(rooms.constraints):
+        rooms.left[each * rooms.resources + GPU] = more
+    if rooms.constraints == 1 and not books.delayed[0]:
+        for resource in range(rooms.resources):
+            rooms.left[resource] += books.totals[resource]
+        return
     for node in range(books.node_count):
         for each in range(rooms.constraints):
             for resource in range(rooms.resources if rooms.node_allowed[each * books.node_count + node] else 0):
                 rooms.left[each * rooms.resources + resource] += (
-                    books.nodes[node].capacity[resource] - books.nodes[node].unavailable[resource]
+                    books.nodes[node].free[resource] + books.nodes[node].releasing[resource]
                 )
+
+
+cdef void count_held(Rooms* rooms, Books* books, int64_t job) noexcept nogil:
+    """Add what a job holds, where it holds it."""
+    cdef int64_t number = books.heads[job], each, resource
+    while number >= 0:
+        for each in range(rooms.constraints):
+            if rooms.node_allowed[each * books.node_count + books.rows[number].node]:
+                for resource in range(rooms.resources):
+                    rooms.left[each * rooms.resources + resource] += books.rows[number].amount[resource]
+        number = books.rows[number].next
 
 
 cdef void count_where_it_is(Rooms* rooms, Books* books, int64_t job, int64_t* need, int64_t times) noexcept nogil:

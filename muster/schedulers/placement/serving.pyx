@@ -25,8 +25,8 @@ from muster.schedulers.placement.columns cimport (
 from muster.schedulers.placement.rooms cimport (
     Rooms,
     begin_rooms,
-    count_capacity,
     count_free,
+    count_held,
     count_where_it_is,
     enter_rooms,
     free_on,
@@ -128,13 +128,15 @@ def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen
     cdef Rooms rooms
     lines = np.concatenate([jobs.node_allowed & (books.nodes["gpus"] > 0), jobs.node_allowed])
     begin_rooms(&rooms, bools(lines).at, len(lines), columns.nodes, here.resources)
-    count_capacity(&rooms, &here)
+    count_free(&rooms, &here, 0)
     for place in range(order.size):
         at = order.at[place]
         stays[at] = take.at[at] and kept.at[at]
     for at in range(columns.count):
-        if stays[at] and here.heads[columns.numbers[at]] >= 0:
-            count_where_it_is(&rooms, &here, columns.numbers[at], amounts + at * here.resources, -1)
+        job = columns.numbers[at]
+        count_held(&rooms, &here, job)
+        if stays[at] and here.heads[job] >= 0:
+            count_where_it_is(&rooms, &here, job, amounts + at * here.resources, -1)
     for place in range(order.size):
         at = order.at[place]
         if not take.at[at] or stays[at]:
