@@ -40,7 +40,7 @@ from muster.schedulers.parts import (
 from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.job_columns import job_columns, reason_columns
 from muster.schedulers.placement.migration import migrate
-from muster.schedulers.placement.serving import count_walk, fit_walk, gpus_on_nodes_of, serve
+from muster.schedulers.placement.serving import choose_in_order, gpus_on_nodes_of, serve
 from muster.schedulers.reasons import (
     BEHIND_HEAD,
     NO_CPUS,
@@ -53,8 +53,6 @@ from muster.schedulers.reasons import (
     REASONS,
 )
 
-_TIMES_CHOSEN = 4
-"""How often the jobs to serve are chosen in a decision at most."""
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
 _IN_VAIN = np.isin(np.arange(len(REASONS)), (NO_PLACE, NO_CPUS, NOT_SELECTED))
@@ -360,9 +358,7 @@ class Composed:
         plan.ranked = ranked
         log_phase(snapshot, "ranked", lambda: ranked)
         if self.preemptive or not self.allocator.stable_when_queue_empty:
-            self._choose_in_order(snapshot, ranked, pinned, chosen)
-            if snapshot.table.some_request:
-                self._leave_out_too_large(snapshot, pinned, ranked, chosen)
+            self._choose(snapshot, ranked, pinned, chosen, self._least(snapshot))
         log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
         mark = plan.transaction.mark()
         unprotected = self._unprotected(snapshot, ranked, until)
@@ -425,11 +421,13 @@ class Composed:
         """The jobs that would be chosen if all running jobs could be interrupted now that can be later."""
         served = np.zeros(len(snapshot.jobs), np.bool_)
         if self.preemptive and ((until > snapshot.now) & (until < inf)).any():
-            self._choose_in_order(snapshot, ranked, until == inf, served)
+            self._choose(snapshot, ranked, until == inf, served)
         return served
 
-    def _choose_in_order(self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools) -> None:
-        """Choose the jobs whose GPUs fit in all, in order; pinned ones first.
+    def _choose(
+        self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools, least: Ints | None = None
+    ) -> None:
+        """Choose the jobs that fit in what is left by those before them in the order; pinned ones first.
 
         Where running jobs change size and go on, what they have above their fewest GPUs counts as free.
         """
@@ -437,44 +435,27 @@ class Composed:
         if not self.preemptive:
             resizable = snapshot.resizable
             more = int(((jobs.held_gpus - jobs.min_gpus)[resizable] * MICRO).sum())
-        count_walk(
-            snapshot.ledger.books,
-            job_columns(snapshot),
-            pinned,
-            ranked,
-            more,
-            self.allocator.moves_for_others,
-            self.strict,
-            chosen,
-        )
+        chosen[ranked] = pinned[ranked]
+        moves, columns = self.allocator.moves_for_others, job_columns(snapshot)
+        choose_in_order(snapshot.ledger.books, columns, least, ranked, more, moves, self.strict, chosen)
 
-    def _leave_out_too_large(self, snapshot: Snapshot, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
-        """Take the jobs from the chosen whose CPUs and memory do not fit beside those of the jobs before them.
+    def _least(self, snapshot: Snapshot) -> Ints | None:
+        """What each job has to hold beside its GPUs; None where the GPUs alone decide.
 
-        What their GPUs leave goes to the jobs behind them. Where no job requests more than its share and others hold
-        nothing, the GPUs alone decide.
+        That is where no job requests more than its share, and others hold nothing.
         """
+        if not snapshot.table.some_request:
+            return None
         jobs, nodes = snapshot.jobs, snapshot.ledger.books.nodes
         requested = jobs.requested_per_gpu
         share = nodes["share"][nodes["gpus"] > 0].min(axis=0)
         without_gpus = jobs.gpus == 0
         if not ((requested > share).any() or without_gpus.any() or snapshot.ledger.some_held_back):
-            return
-        least = self.allocator.least_per_gpu(snapshot) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
+            return None
+        least: Ints = self.allocator.least_per_gpu(snapshot) * jobs.gpus[:, None] * jobs.gpu_milli[:, None]
+        least //= WHOLE
         least[without_gpus] = requested[without_gpus]
-        columns, moves = job_columns(snapshot), self.allocator.moves_for_others
-        books, last = snapshot.ledger.books, np.zeros(len(jobs), np.bool_)
-        for _ in range(_TIMES_CHOSEN):
-            by_gpus = chosen.copy()
-            fit_walk(books, columns, least, pinned, ranked, moves, self.strict, chosen)
-            too_large = by_gpus & ~chosen & ~last
-            if self.strict or not too_large.any():
-                break
-            last |= too_large
-            ranked = np.concatenate([ranked[~last[ranked]], ranked[last[ranked]]])
-            self._choose_in_order(snapshot, ranked, pinned, chosen)
-        else:
-            fit_walk(books, columns, least, pinned, ranked, moves, self.strict, chosen)
+        return least
 
     def _promise(
         self,

@@ -19,7 +19,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.cluster.structured import zero_records
 from muster.schedulers.placement.job_columns import JobColumns
-from muster.schedulers.placement.serving import count_walk
+from muster.schedulers.placement.serving import choose_in_order
 from muster.workload.jobs import ASKED
 from tests.building import cluster_of, column, job, jobs_of, run
 
@@ -78,10 +78,10 @@ def test_jobs_are_chosen_while_all_find_gpus_at_once(data: st.DataObject) -> Non
     asked["gpus"], asked["milli"], asked["constraint"] = rows, 1000, constraint
     pinned = np.array([node >= 0 and data.draw(st.booleans()) for node in held])
     ranked = np.array(data.draw(st.permutations(range(len(rows)))))
-    chosen = np.zeros(len(rows), np.bool_)
+    chosen = pinned.copy()
     strict, moves = data.draw(st.booleans()), data.draw(st.booleans())
     columns = JobColumns(asked, np.arange(len(rows)), allowed)
-    count_walk(ledger.books, columns, pinned, ranked, 0, moves, strict, chosen)
+    choose_in_order(ledger.books, columns, None, ranked, 0, moves, strict, chosen)
 
     expected = pinned.copy()
     for at in [at for at in ranked.tolist() if not pinned[at]]:

@@ -5,22 +5,12 @@ def pick_from(free: int, gpus: int, island: int, count: int) -> int: ...
 def place_job(
     books: Books, job: int, gang: tuple[int, int, int], allowed: Bools, need: Ints, rule: int
 ) -> bool: ...
-def count_walk(
+def choose_in_order(
     books: Books,
     jobs: JobColumns,
-    pinned: Bools,
+    least: Ints | None,
     ranked: Ints,
     more: int,
-    moves: bool,
-    strict: bool,
-    chosen: Bools,
-) -> None: ...
-def fit_walk(
-    books: Books,
-    jobs: JobColumns,
-    least: Ints,
-    pinned: Bools,
-    ranked: Ints,
     moves: bool,
     strict: bool,
     chosen: Bools,

@@ -77,88 +77,59 @@ def place_job(books, int64_t job, gang, allowed, need, int64_t rule):
     return bool(rules_core.place_job(&here, job, &asked, bools(allowed).at, ints(need).at, rule, scratch))
 
 
-def count_walk(books, jobs, pinned, ranked, int64_t more, bint moves, bint strict, chosen):
-    """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
+def choose_in_order(books, jobs, least, ranked, int64_t more, bint moves, bint strict, chosen):
+    """Choose the jobs to serve: in order, each that fits in what is left beside those before it (Synergy, "Rounds").
 
-    They are counted on the nodes that they may use (`rooms`). Running jobs among the ranked compete with the others,
-    unless they are pinned: those are chosen first. `moves` is whether others may be moved; else they count where they
-    are. `more`, in millionths, may be taken beside what is free.
+    They are counted on the nodes that they may use (`rooms`), by their GPUs and, if `least` is given, by the least that
+    each has to hold beside them (by position and resource in millionths). Running jobs among the ranked compete with
+    the others, unless they are chosen at first; other jobs keep what they have. `moves` is whether running jobs may be
+    moved for others; else they count where they are. `more`, in millionths of GPUs, may be taken beside what is free.
+    What nodes without GPUs have is left for jobs without GPUs.
     """
     cdef Books here = books_of(books)
     cdef Jobs columns = jobs_of(jobs)
-    cdef Bools kept = bools(pinned), take = bools(chosen)
+    cdef Bools take = bools(chosen)
     cdef Ints order = ints(ranked)
-    cdef int64_t place, at, job, need
+    cdef vector[bint] competes = vector[bint](columns.count, False)
+    cdef vector[int64_t] need = vector[int64_t](here.resources)
+    cdef int64_t place, at, job, line, without_gpus = 0
+    cdef int64_t* amounts = NULL
     cdef Rooms rooms
-    begin_rooms(&rooms, columns.node_allowed, len(jobs.node_allowed), columns.nodes, 1)
+    lines = jobs.node_allowed
+    if least is not None:
+        amounts, without_gpus = ints(least).at, len(lines)
+        lines = np.concatenate([lines & (books.nodes["gpus"] > 0), lines])
+    begin_rooms(&rooms, bools(lines).at, len(lines), columns.nodes, here.resources if amounts else 1)
     count_free(&rooms, &here, more)
     for place in range(order.size):
-        at = order.at[place]
-        job = columns.numbers[at]
-        take.at[at] = kept.at[at]
-        if not take.at[at] and here.heads[job] >= 0:
-            need = gpus_held(&here, job)
-            count_where_it_is(&rooms, &here, job, &need, 1)
-    for place in range(order.size):
-        at = order.at[place]
-        if take.at[at]:
-            continue
-        job = columns.numbers[at]
-        need = gpus_held(&here, job) if here.heads[job] >= 0 else thousandths_of(&columns, at) * WHOLE
-        take.at[at] = _count(&rooms, &here, job, columns.spec[job].constraint, moves, &need)
-        if strict and not take.at[at]:
-            return
-
-
-def fit_walk(books, jobs, least, pinned, ranked, bint moves, bint strict, chosen):
-    """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them.
-
-    They are counted as by `count_walk`. `least` is the least that each of them holds, by position and resource in
-    millionths. Jobs that are not ranked and run, and then those that are pinned, come first. What nodes without GPUs
-    have is left for jobs without GPUs.
-    """
-    cdef Books here = books_of(books)
-    cdef Jobs columns = jobs_of(jobs)
-    cdef Bools kept = bools(pinned), take = bools(chosen)
-    cdef Ints order = ints(ranked)
-    cdef vector[bint] stays = vector[bint](columns.count, True)
-    cdef vector[int64_t] need = vector[int64_t](here.resources)
-    cdef int64_t place, at, job, line, resource
-    cdef int64_t* amounts = ints(least).at
-    cdef Rooms rooms
-    lines = np.concatenate([jobs.node_allowed & (books.nodes["gpus"] > 0), jobs.node_allowed])
-    begin_rooms(&rooms, bools(lines).at, len(lines), columns.nodes, here.resources)
-    count_free(&rooms, &here, 0)
-    for place in range(order.size):
-        at = order.at[place]
-        stays[at] = take.at[at] and kept.at[at]
+        competes[order.at[place]] = not take.at[order.at[place]]
     for at in range(columns.count):
         job = columns.numbers[at]
         count_held(&rooms, &here, job)
-        if stays[at] and here.heads[job] >= 0:
-            count_where_it_is(&rooms, &here, job, amounts + at * here.resources, -1)
+        if here.heads[job] >= 0 and not competes[at]:
+            _find_need(&here, &columns, at, amounts, need)
+            count_where_it_is(&rooms, &here, job, need.data(), -1)
     for place in range(order.size):
         at = order.at[place]
-        if not take.at[at] or stays[at]:
+        if not competes[at]:
             continue
-        for resource in range(here.resources):
-            need[resource] = 0 if resource == GPU or resource == STORAGE else amounts[at * here.resources + resource]
         job = columns.numbers[at]
-        line = columns.spec[job].constraint + (0 if columns.spec[job].gpus else len(jobs.node_allowed))
-        take.at[at] = _count(&rooms, &here, job, line, moves, need.data())
+        _find_need(&here, &columns, at, amounts, need)
+        if here.heads[job] >= 0 and not moves:
+            take.at[at] = keep_rooms(&rooms, &here, job, need.data())
+        else:
+            line = columns.spec[job].constraint + (0 if columns.spec[job].gpus else without_gpus)
+            take.at[at] = enter_rooms(&rooms, line, need.data())
         if strict and not take.at[at]:
-            for place in range(place, order.size):
-                take.at[order.at[place]] = take.at[order.at[place]] and stays[order.at[place]]
             return
 
 
-cdef bint _count(
-    Rooms* rooms, Books* books, int64_t job, int64_t line, bint moves, int64_t* need
-) noexcept nogil:
-    """Count a job of a line of the rooms, if so much is left for it; whether it is."""
-    if books.heads[job] >= 0 and not moves:
-        return keep_rooms(rooms, books, job, need)
-    return enter_rooms(rooms, line, need)
+cdef void _find_need(Books* books, Jobs* jobs, int64_t at, int64_t* least, vector[int64_t]& need) noexcept nogil:
+    """Find what a job has to hold, by resource: the GPUs that it holds or asks for, and the least beside them."""
+    cdef int64_t resource, job = jobs.numbers[at]
+    for resource in range(1, books.resources if least else 1):
+        need[resource] = 0 if resource == STORAGE else least[at * books.resources + resource]
+    need[GPU] = gpus_held(books, job) if books.heads[job] >= 0 else thousandths_of(jobs, at) * WHOLE
 
 
 def gpus_on_nodes_of(books, jobs, int64_t first, others, held):
