@@ -372,12 +372,22 @@ def _kind(piece: str, name: str) -> type[Any]:
         return _installed_kind(piece)
     if piece in _stated() or piece in {**_shipped(), **_shipped_whole()}:
         return _shipped_kind(piece)
+    if piece in known_presets():
+        raise InputError(Problem(_FLAG, _preset_problem(piece, name), found=name))
     known = [*_shipped(), *_shipped_whole(), *_entry_points(), *known_presets()]
     hint = did_you_mean(piece, known) or "`muster schedulers` lists what there is"
     if piece.endswith(".py"):
         hint = f"name a class of the file too: {piece}:CLASS"
     found = piece if piece == name else f"{piece} in {name}"
     raise InputError(Problem(_FLAG, with_hint("no such part or preset", hint), found=found))
+
+
+def _preset_problem(preset: str, name: str) -> str:
+    """What is wrong with a preset that is not the first piece of a name."""
+    pieces = [one.strip() for one in name.split("+")]
+    if sum(one in known_presets() for one in pieces) > 1:
+        return "allowed: one preset"
+    return f"a preset comes first; allowed: {'+'.join([preset, *(one for one in pieces if one != preset)])}"
 
 
 def _shipped_kind(name: str) -> type[Any]:

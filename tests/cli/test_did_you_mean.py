@@ -27,6 +27,11 @@ SIMULATE = ("simulate", "{trace}", "--cluster", "1x8gpu", "--out", "{out}")
             (*SIMULATE, "--scheduler", "las+tunee"),
             "found 'tunee in las+tunee'; no such part or preset. Hint: did you mean tune",
         ),
+        (
+            (*SIMULATE, "--scheduler", "quota + muster"),
+            "found 'quota + muster'; a preset comes first; allowed: muster+quota",
+        ),
+        ((*SIMULATE, "--scheduler", "dally+muster"), "found 'dally+muster'; allowed: one preset"),
         ((*SIMULATE, "--scheduler", "mine.py"), "Hint: name a class of the file too: mine.py:CLASS"),
         ((*SIMULATE, "--scheduler", "synergy-published:fifoo"), "did you mean synergy-published:fifo"),
         (("schedulers", "laz"), "did you mean las"),
