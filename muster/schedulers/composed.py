@@ -30,6 +30,7 @@ from muster.schedulers.parts import (
     checked_moment,
     checked_quantum,
     checked_unit,
+    counted_in_vain_by,
     described,
     keys_of,
     named,
@@ -335,7 +336,8 @@ class Composed:
         if not rankings or self.strict or totals[DELAYED] or (urgent & ~placed)[rankings[-1].ranked].any():
             return np.zeros(0, np.int64)
         parts = zip(self.selections, rankings, strict=True)
-        found = [one.counted_in_vain(snapshot, ranking, placed, int(totals[GPU])) for one, ranking in parts]
+        free = int(totals[GPU])
+        found = [counted_in_vain_by(one, snapshot, ranking, placed, free) for one, ranking in parts]
         return np.unique(np.concatenate(found))
 
     def _serve_admitted(

@@ -218,6 +218,21 @@ def ranking_of(part: AdmissionFilter, snapshot: Snapshot, ranked: Ints, pinned: 
     return ranking
 
 
+def counted_in_vain_by(
+    part: AdmissionFilter, snapshot: Snapshot, ranking: Ranking, placed: Bools, free: int
+) -> Ints:
+    """The jobs without a place that a filter counted in vain, each of them admitted; anything else is refused."""
+    found: Any = part.counted_in_vain(snapshot, ranking, placed, free)
+    if has_own_code(part):
+        allowed = "allowed: an array of int64, positions of ranked jobs that wait and have no place"
+        if not isinstance(found, np.ndarray) or found.dtype != np.int64 or found.ndim != 1:
+            raise method_problem(part, "counted_in_vain", allowed, type(found).__name__)
+        waits = ranking.ranked[(snapshot.jobs.waiting & ~placed)[ranking.ranked]]
+        if not np.isin(found, waits).all():
+            raise method_problem(part, "counted_in_vain", allowed, found.tolist())
+    return found  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True)
 class Allocation(Part):
     """How much CPU, memory and storage a job gets with each of its GPUs."""

@@ -71,6 +71,31 @@ def test_positions_that_were_not_ranked_are_refused(tmp_path: Path, answer: str,
 
 
 @pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("None", "found NoneType; allowed: an array of int64"),
+        ("ranking.ranked * 1.0", "found ndarray; allowed: an array of int64"),
+        (
+            "ranking.ranked + 100",
+            "found [100]; allowed: an array of int64, positions of ranked jobs that wait",
+        ),
+        (
+            "np.flatnonzero(placed)",
+            "found [0]; allowed: an array of int64, positions of ranked jobs that wait",
+        ),
+    ],
+)
+def test_only_jobs_without_a_place_are_in_vain(tmp_path: Path, answer: str, found: str) -> None:
+    text = (
+        "class Mine(AdmissionFilter):\n    name = 'mine'\n    def select(self, snapshot, ranked, pinned):\n"
+        f"        return Ranking(ranked, {NOTHING})\n"
+        "    def counted_in_vain(self, snapshot, ranking, placed, free):\n"
+    )
+    said = refused(tmp_path, f"{text}        return {answer}\n", "las+mine.py:Mine")
+    assert said.startswith(f"mine.py:8: counted_in_vain of part mine: {found}")
+
+
+@pytest.mark.parametrize(
     ("method", "found"),
     [
         (
