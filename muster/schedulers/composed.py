@@ -359,11 +359,13 @@ class Composed:
         chosen = np.ones(len(jobs), np.bool_)
         plan.ranked = ranked
         log_phase(snapshot, "ranked", lambda: ranked)
+        least = None
         if self.preemptive or not self.allocator.stable_when_queue_empty:
-            self._choose(snapshot, ranked, pinned, chosen, self._least(snapshot))
+            least = self._least(snapshot)
+            self._choose(snapshot, ranked, pinned, chosen, least)
         log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
         mark = plan.transaction.mark()
-        unprotected = self._unprotected(snapshot, ranked, until)
+        unprotected = self._unprotected(snapshot, ranked, until, least)
         self.allocator.allocate(snapshot, plan, ranked, chosen)
         log_phase(snapshot, "placed", lambda: codes == PLACED)
         unplaced = urgent.any() and (urgent[ranked] & (codes[ranked] != PLACED)).any()
@@ -419,15 +421,15 @@ class Composed:
                 break
         codes[ranked[behind]] = BEHIND_HEAD
 
-    def _unprotected(self, snapshot: Snapshot, ranked: Ints, until: Floats) -> Bools:
+    def _unprotected(self, snapshot: Snapshot, ranked: Ints, until: Floats, least: Ints | None) -> Bools:
         """The jobs that would be chosen if all running jobs could be interrupted now that can be later."""
         served = np.zeros(len(snapshot.jobs), np.bool_)
         if self.preemptive and ((until > snapshot.now) & (until < inf)).any():
-            self._choose(snapshot, ranked, until == inf, served)
+            self._choose(snapshot, ranked, until == inf, served, least)
         return served
 
     def _choose(
-        self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools, least: Ints | None = None
+        self, snapshot: Snapshot, ranked: Ints, pinned: Bools, chosen: Bools, least: Ints | None
     ) -> None:
         """Choose the jobs that fit in what is left by those before them in the order; pinned ones first.
 

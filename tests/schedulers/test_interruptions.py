@@ -68,6 +68,19 @@ def test_a_waiting_job_differs_by_its_reason() -> None:
     assert (waited["from_seconds"][0], waited["to_seconds"][0]) == (5.0, 120.0)
 
 
+@pytest.mark.parametrize("scheduler", ["srtf+requested", "srtf+tune-plus", "srtf+joint"])
+def test_who_lacks_cpus_does_not_wait_for_a_protection(scheduler: str) -> None:
+    """Two GPUs and two cores are free; if the first job were stopped, three of each: too few cores for the third."""
+    trace = jobs_of(
+        job(0, 2_000, cpus=1.0),
+        job(0, 1_000, cpus=9.0, preemptible=False),
+        job(10, 100, gpus=3, cpus=8.0),
+    )
+    result = run(trace, cluster_of(4), scheduler, restart_cost_seconds=10.0)
+    waited = result.record.reasons.filter(pl.col("job_id") == "2")
+    assert "protected" not in waited["reason"].to_list()
+
+
 @pytest.mark.parametrize(("shorter_by", "preemptions"), [(59.0, 0), (61.0, 1)])
 def test_srtf_interrupts_only_for_more_than_the_cost(shorter_by: float, preemptions: int) -> None:
     # At 5000 s job 0 has 1000 s left; job 1 needs less by a little more or less than the interruption costs.
