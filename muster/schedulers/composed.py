@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import DELAYED, GPU, MICRO, WHOLE
+from muster.cluster.ledger_arrays import DELAYED, MICRO, WHOLE
 from muster.schedulers.ageing import among, next_overdue, overdue, promoted_first, turn_ends
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import CPUS_AND_MEMORY, honoured, honoured_by_all
@@ -30,7 +30,7 @@ from muster.schedulers.parts import (
     checked_moment,
     checked_quantum,
     checked_unit,
-    counted_in_vain_by,
+    counted_in_vain,
     described,
     keys_of,
     named,
@@ -335,10 +335,7 @@ class Composed:
         totals, placed = snapshot.ledger.books.totals, plan.reasons == PLACED
         if not rankings or self.strict or totals[DELAYED] or (urgent & ~placed)[rankings[-1].ranked].any():
             return np.zeros(0, np.int64)
-        parts = zip(self.selections, rankings, strict=True)
-        free = int(totals[GPU])
-        found = [counted_in_vain_by(one, snapshot, ranking, placed, free) for one, ranking in parts]
-        return np.unique(np.concatenate(found))
+        return counted_in_vain(self.selections, rankings, snapshot, placed)
 
     def _serve_admitted(
         self, snapshot: Snapshot, plan: Proposal, ranked: Ints, until: Floats, urgent: Bools

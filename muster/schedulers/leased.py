@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,11 +37,13 @@ from muster.schedulers.leased_core import (
     new_lease_ends,
 )
 from muster.schedulers.parts import (
+    TIMES_ADMITTED,
     AdmissionFilter,
     Allocation,
     GangAllocator,
     Order,
     Part,
+    counted_in_vain,
     described,
     keys_of,
     named,
@@ -58,8 +60,21 @@ from muster.schedulers.placement.delay_scheduling import (
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.job_columns import job_columns, reason_columns
 from muster.schedulers.placement.migration import migrate
-from muster.schedulers.reasons import NO_GPUS, PLACED
+from muster.schedulers.reasons import DELAY_TIMER, NO_GPUS, PLACED, RACK_TIMER
 from muster.speed.network.forms import PlacementShapes
+
+
+class _Bids(NamedTuple):
+    """What is known of the jobs that bid, by position."""
+
+    since: Floats
+    """When each began to wait, or its lease."""
+    urgent: Bools
+    """Whether a job takes any place, and none is served before it."""
+    released: Ints
+    """The place that a job gave back at the end of its lease, as the chain of its rows; -1: none."""
+    content: Bools
+    """Whether that place is so good that none is worth the interruption."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +172,9 @@ class Leased:
             lower_to(books, jobs.index, options_of(self.allocation, snapshot, jobs))
         released = np.full(count, -1)
         end_leases(books, jobs.index, bidders, ended, released)
-        for selection in self.selections:
-            ranking = ranking_of(selection, snapshot, ranked, jobs.pinned)
-            ranked = ranking.ranked
-            plan.reasons[ranking.excluded] = ranking.code
-            plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
         content = _content(snapshot, bidders, ended, released, lease)
-        known = self._serve(snapshot, plan, ranked, released, content, urgent, since, state["timers"])
+        bids = _Bids(since, urgent, released, content)
+        ranked, known = self._serve_admitted(snapshot, plan, ranked, bids, state["timers"])
         stopped = ranked[ended[ranked] & (plan.reasons[ranked] != PLACED)]
         stopped = stopped[jobs.at(stopped).interruption_cost > 0]
         go_on_if_unused(books, jobs.index, stopped, released, plan.reasons)
@@ -180,6 +191,36 @@ class Leased:
             self.resizing.allocate(snapshot, plan, no_job, plan.reasons == PLACED)
         plan.stable_until = plan.next_wake
         return {**state, "order": memory, "timers": known}
+
+    def _serve_admitted(
+        self, snapshot: Snapshot, plan: Proposal, ranked: Ints, bids: _Bids, timers: State
+    ) -> tuple[Ints, State]:
+        """Admit and serve; the jobs that were admitted, and what the timers know then.
+
+        Jobs that were admitted, found no place and keep others from being admitted in their place are left out then.
+        """
+        mark, wake, waits = plan.transaction.mark(), plan.next_wake, ranked
+        for turn in range(TIMES_ADMITTED):
+            admitted, rankings = waits, []
+            for selection in self.selections:
+                ranking = ranking_of(selection, snapshot, admitted, snapshot.jobs.pinned)
+                rankings.append(ranking)
+                admitted = ranking.ranked
+                plan.reasons[ranking.excluded] = ranking.code
+                plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
+            known = self._serve(snapshot, plan, admitted, bids, timers)
+            if not rankings or turn + 1 == TIMES_ADMITTED or snapshot.ledger.books.totals[DELAYED]:
+                break
+            # A job that waits for a better place keeps others out by its timer alone.
+            placed = np.isin(plan.reasons, (PLACED, DELAY_TIMER, RACK_TIMER))
+            in_vain = counted_in_vain(self.selections, rankings, snapshot, placed)
+            if not len(in_vain) or (bids.urgent & ~placed)[admitted].any():
+                break
+            plan.transaction.undo(mark)
+            waits = waits[~np.isin(waits, in_vain)]
+            plan.next_wake = wake
+            plan.reasons[waits], plan.reason_a[waits], plan.reason_b[waits] = PLACED, 0.0, 0.0
+        return admitted, known
 
     def _may_be_open_ended(self, snapshot: Snapshot, state: State, plan: Proposal) -> bool:
         """Whether no job waits, and nothing else than a lease's end has an effect on the jobs that run."""
@@ -220,10 +261,7 @@ class Leased:
         snapshot: Snapshot,
         plan: Proposal,
         ranked: Ints,
-        released: Ints,
-        content: Bools,
-        urgent: Bools,
-        since: Floats,
+        bids: _Bids,
         known: State,
     ) -> State:
         """Walk down the queue, and learn from the waits that were worth it before going on."""
@@ -238,7 +276,9 @@ class Leased:
         while done < len(ranked):
             left, first = ranked[done:], done
             for_machine[left], for_rack[left] = timers.limits_for(snapshot, left, known)
-            competitors = Competitors(since, for_machine * lease, for_rack * lease, urgent, released, content)
+            competitors = Competitors(
+                bids.since, for_machine * lease, for_rack * lease, bids.urgent, bids.released, bids.content
+            )
             books = snapshot.ledger.books
             done, level, wake = allocate_by_locality(
                 books, columns, ranked, done, competitors, resource_options, terms, reasons
@@ -249,7 +289,7 @@ class Leased:
                 plan.next_wake = min(plan.next_wake, wake)
             if timers.learns and level != NOWHERE:
                 at = ranked[done - 1]
-                waited = (snapshot.now - since[at]) / lease
+                waited = (snapshot.now - bids.since[at]) / lease
                 gpus = int(snapshot.table.asked["gpus"][jobs.index[at]])
                 known = timers.learned(known, gpus, level, snapshot.now, waited)
         return known

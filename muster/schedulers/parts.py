@@ -6,7 +6,7 @@ is the sentence that `muster schedulers` prints. `name` is its word on the comma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
+from muster.cluster.ledger_arrays import GPU
 from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.formatting import counted
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Proposal, Scheduler, Snapshot, State
@@ -218,19 +219,22 @@ def ranking_of(part: AdmissionFilter, snapshot: Snapshot, ranked: Ints, pinned: 
     return ranking
 
 
-def counted_in_vain_by(
-    part: AdmissionFilter, snapshot: Snapshot, ranking: Ranking, placed: Bools, free: int
+def counted_in_vain(
+    parts: Sequence[AdmissionFilter], rankings: Sequence[Ranking], snapshot: Snapshot, placed: Bools
 ) -> Ints:
-    """The jobs without a place that a filter counted in vain, each of them admitted; anything else is refused."""
-    found: Any = part.counted_in_vain(snapshot, ranking, placed, free)
-    if has_own_code(part):
-        allowed = "allowed: an array of int64, positions of ranked jobs that wait and have no place"
-        if not isinstance(found, np.ndarray) or found.dtype != np.int64 or found.ndim != 1:
-            raise method_problem(part, "counted_in_vain", allowed, type(found).__name__)
-        waits = ranking.ranked[(snapshot.jobs.waiting & ~placed)[ranking.ranked]]
-        if not np.isin(found, waits).all():
-            raise method_problem(part, "counted_in_vain", allowed, found.tolist())
-    return found  # type: ignore[no-any-return]
+    """The jobs without a place that some filter counted in vain; anything else is refused."""
+    jobs, free, in_vain = snapshot.jobs, int(snapshot.ledger.books.totals[GPU]), [np.zeros(0, np.int64)]
+    for part, ranking in zip(parts, rankings, strict=True):
+        found: Any = part.counted_in_vain(snapshot, ranking, placed, free)
+        if has_own_code(part):
+            allowed = "allowed: an array of int64, positions of ranked jobs that wait and have no place"
+            if not isinstance(found, np.ndarray) or found.dtype != np.int64 or found.ndim != 1:
+                raise method_problem(part, "counted_in_vain", allowed, type(found).__name__)
+            waits = ranking.ranked[(jobs.waiting & ~placed)[ranking.ranked]]
+            if not np.isin(found, waits).all():
+                raise method_problem(part, "counted_in_vain", allowed, found.tolist())
+        in_vain.append(found)
+    return np.unique(np.concatenate(in_vain))
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ def test_a_limit_holds_and_smaller_jobs_pass() -> None:
 
 
 ADMITTING = ["fifo", "srtf", "las+tune", "priority+tune-plus", "gittins+joint", "las+joint", "fifo+joint"]
+ADMITTING += ["fifo+no-wait", "fifo+delay-timers", "dally-tune"]
 
 
 @pytest.mark.parametrize("scheduler", ADMITTING)
@@ -56,7 +57,7 @@ def test_a_gang_without_a_place_leaves_its_tenants_limit(scheduler: str) -> None
     others = [job(0, 10_000, gpus=6, tenant="b", nodes=1, preemptible=False) for _ in range(2)]
     gang = job(10, 100, gpus=8, tenant="a", nodes=1)
     trace = jobs_of(*others, gang, job(20, 100, tenant="a"), job(30, 300, gpus=2, tenant="a"))
-    result = run(trace, cluster_of(8, 8), f"quota+{scheduler}", {"limits": "a:8"})
+    result = run(trace, cluster_of(8, 8), f"{scheduler}+quota", {"limits": "a:8"})
     assert finishes(result) == pytest.approx([10_000, 10_000, 10_100, 120, 330])
     if scheduler == "fifo":
         strict = run(trace, cluster_of(8, 8), f"quota+{scheduler}", {"limits": "a:8", "strict": "true"})
