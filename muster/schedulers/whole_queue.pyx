@@ -308,7 +308,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
 
     cdef void _admit(self, WorldView* world, double now) noexcept nogil:
         """Put the jobs within guarantees before borrowers, and take away what tenants would have over their limits."""
-        cdef vector[double] used = vector[double](self._limits.size)
+        cdef vector[double] used = vector[double](self._limits.size), by_fixed
         cdef vector[int64_t] fixed
         cdef vector[Ranked] admitted
         cdef Ranked one
@@ -323,13 +323,14 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         sort(fixed.begin(), fixed.end())
         for at in range(fixed.size()):
             used[world.asked[fixed[at]].tenant] += world.facts[fixed[at]].held
-        fixed.clear()
+        by_fixed = used
         for at in range(self._order.size()):
             job = self._order[at]
-            if self._ran[job] and self.until[job] > now:
-                fixed.push_back(job)
-                continue
             tenant = world.asked[job].tenant
+            if self._ran[job] and self.until[job] > now:
+                one.key, one.job = 0.0 if by_fixed[tenant] <= self._guaranteed.at[tenant] else 1.0, job
+                admitted.push_back(one)
+                continue
             demand = self._demand(world, job)
             total = used[tenant] + demand
             if total > self._limits.at[tenant]:
@@ -342,7 +343,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
                 one.key = 1.0 + total / self._weights.at[tenant] if self._weighted else 1.0
             admitted.push_back(one)
         stable_sort(admitted.begin(), admitted.end(), _before_by_key)
-        self._order.swap(fixed)
+        self._order.clear()
         for at in range(admitted.size()):
             self._order.push_back(admitted[at].job)
         for at in range(self._excluded.size()):

@@ -64,6 +64,28 @@ def test_a_gang_without_a_place_leaves_its_tenants_limit(scheduler: str) -> None
         assert min(column(strict, "start_seconds")[3:]) >= 10_000
 
 
+PROTECTED = [job(0, 1_000, gpus=8), job(10, 100, gpus=4)]
+KEPT = [job(0, 3_000, gpus=4, model="resnet50"), job(100, 20_000, gpus=2, model="alexnet", preemptible=False)]
+KEPT[1] |= {"min_gpus": 1, "max_gpus": 8}
+
+
+@pytest.mark.parametrize("given", [{}, {"limits": "a:99"}, {"guaranteed": "b:2"}], ids=str)
+@pytest.mark.parametrize(
+    ("scheduler", "rows"), [("srtf", PROTECTED), ("srtf+tune", PROTECTED), ("srtf+joint", KEPT)]
+)
+def test_a_quota_that_limits_no_tenant_changes_nothing(
+    scheduler: str, rows: list[dict[str, Any]], given: dict[str, str]
+) -> None:
+    """What may not be interrupted keeps its rank: `why` says that it is protected, and it gets no larger size."""
+    trace = jobs_of(*(row | {"tenant": "a"} for row in rows))
+    with_quota, without = (
+        run(trace, cluster_of(8), name, setting, restart_cost_seconds=60.0).record
+        for name, setting in ((f"quota+{scheduler}", given), (scheduler, None))
+    )
+    assert with_quota.allocations.equals(without.allocations)
+    assert with_quota.reasons.equals(without.reasons)
+
+
 def test_guaranteed_gpus_are_taken_back_from_a_borrower() -> None:
     trace = jobs_of(job(0, 100, gpus=4, tenant="borrower"), job(10, 50, gpus=2, tenant="owner"))
     kept = run(trace, cluster_of(4), "quota+fifo", {"guaranteed": "owner:2"})

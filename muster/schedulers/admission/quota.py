@@ -52,7 +52,10 @@ class Quota(AdmissionFilter):
         return limits, guaranteed, weights
 
     def select(self, snapshot: Snapshot, ranked: Ints, pinned: Bools) -> Ranking:
-        """Guaranteed jobs in their order, then borrowers by (GPUs held with this job / weight)."""
+        """Guaranteed jobs in their order, then borrowers by (GPUs held with this job / weight), pinned ones first.
+
+        Without weights borrowers are in their order, pinned ones too.
+        """
         jobs, tenants = snapshot.jobs, snapshot.table.tenants
         per_tenant = self.per_tenant(tenants)
         running = jobs.running
@@ -68,8 +71,10 @@ class Quota(AdmissionFilter):
             rank_keys = np.minimum(rank_keys, 1.0)
         guaranteed[candidates[kept[rank_keys[kept] == 0]]] = True
         excluded = candidates[over]
-        by_key = candidates[kept][np.argsort(rank_keys[kept], kind="stable")]
-        ranked = np.concatenate([ranked[fixed[ranked]], by_key])
+        keys = np.where(guaranteed, 0.0, 1.0)
+        keys[candidates] = rank_keys
+        admitted = ranked[~np.isin(ranked, excluded)]
+        ranked = admitted[np.argsort(keys[admitted], kind="stable")]
         return Ranking(
             ranked=ranked,
             excluded=excluded,
