@@ -86,6 +86,28 @@ def test_scarce_memory_makes_one_job_fast_and_not_two_slow() -> None:
     assert waits["reason"].to_list() == ["not_selected"]
 
 
+def test_what_a_job_with_nodes_of_its_own_waits_for() -> None:
+    """The GPU beside the first job is one that it may use; the other node's are not."""
+    cluster = cluster_of(2, 2, memory_gb_per_gpu=5.0)
+    own, other = cluster.nodes
+    cluster = replace(cluster, nodes=(replace(own, labels=("own",)), other))
+    of_own = [job(0, 1_000, model="cached", constraint="label=own") for _ in range(2)]
+    result = run(jobs_of(*of_own), cluster, "fifo+joint", models=MODELS)
+    assert result.record.reasons["reason"].to_list() == ["not_selected"]
+    gang = job(0, 100, gpus=3, constraint="label=own")
+    large = replace(own, gpus=4, gpus_per_island=4, labels=("own",))
+    held = job(0, 100, gpus=2, constraint="label=own")
+    result = run(jobs_of(held, gang), replace(cluster, nodes=(large, other)), "fifo+joint")
+    assert result.record.reasons["reason"].to_list() == ["no_place"]
+
+
+def test_parts_of_several_gpus_are_no_place_for_a_larger_one() -> None:
+    trace = jobs_of(*(job(0, 100, gpu_milli=600) for _ in range(2)), job(0, 100, gpu_milli=800))
+    reasons = run(trace, cluster_of(2), "fifo+joint").record.reasons
+    assert reasons["reason"].to_list() == ["no_place"]
+    assert reasons["parameters"].to_list() == ['{"needs": 0.8, "free": 0.8}']
+
+
 def test_an_interruption_is_made_only_where_it_repays() -> None:
     """The running job is ranked last; taking its memory gains the same speed, and costs a restart."""
     trace = jobs_of(job(0, 100_000, model="cached"), job(5_000, 10_000, model="cached"))

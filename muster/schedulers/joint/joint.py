@@ -125,7 +125,7 @@ class Joint(DraftAllocator):
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft; where free GPUs would do for a job that waits, the reason is that others were worth more.
 
-        Any nodes would do for a gang that requests nothing beside its GPUs and is not pinned.
+        Any nodes that it may use would do for a gang that requests nothing beside its GPUs and may be on any number.
         """
         jobs = snapshot.jobs
         rest = jobs_of_one_size(snapshot)
@@ -143,8 +143,11 @@ class Joint(DraftAllocator):
         if jobs.elastic.any():
             waits = jobs.elastic & _FOR_GPUS[proposal.reasons]
             proposal.reason_a[waits] = jobs.min_gpus[waits]
-        anywhere = (jobs.gpus > 0) & (jobs.constraint == 0) & ~jobs.requested_per_gpu.any(axis=1)
-        declined = (proposal.reasons == NO_PLACE) & anywhere
+        free_gpus = snapshot.table.node_allowed @ snapshot.ledger.books.nodes["free_gpus"]
+        anywhere = (jobs.gpus > 0) & (jobs.exact_nodes == 0) & ~jobs.requested_per_gpu.any(axis=1)
+        declined = (
+            (proposal.reasons == NO_PLACE) & anywhere & (proposal.reason_a <= free_gpus[jobs.constraint])
+        )
         proposal.reasons[declined] = NOT_SELECTED
         proposal.reason_a[declined] = proposal.reason_b[declined] = 0.0
 
