@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
@@ -164,6 +164,16 @@ def test_a_job_that_is_offered_nothing_better_stays_where_it_is() -> None:
     result = run(jobs_of(gang(2, 2000)), racked((2, 2)), "dally", LEASE, restart_cost_seconds=50)
     assert finishes(result) == pytest.approx([1000])
     assert len(result.record.allocations) == 1
+
+
+@pytest.mark.parametrize("scheduler", ["dally", "fifo+fully-consolidated"])
+def test_a_job_that_may_use_any_node_passes_one_that_may_not(scheduler: str) -> None:
+    """The first two hold the one node that the third may use; the fourth starts at once on the other one."""
+    own, other = cluster_of(2, 2).nodes
+    cluster = replace(cluster_of(2, 2), nodes=(replace(own, labels=("own",)), other))
+    bound = [job(at, 50, constraint="label=own") for at in range(3)]
+    trace = jobs_of(*bound, job(3, 50))
+    assert column(run(trace, cluster, scheduler), "start_seconds") == [0, 1, 50, 3]
 
 
 def test_who_lost_most_to_the_network_goes_first() -> None:

@@ -49,7 +49,7 @@ cdef int64_t _ANY_SIZE = <int64_t> 1 << 40
 cdef int64_t _MOST = <int64_t> 1 << 62
 
 
-# What is known of gangs with the same needs.
+# What is known of gangs with the same needs that may use any node.
 cdef struct Known:
     int64_t no_machine_from  # the smallest size that found no machine
     int64_t no_rack_from
@@ -473,6 +473,8 @@ cdef class _Walk:
         cdef int64_t* need
         cdef int64_t option, timer = _PLACED
         cdef Takes takes = self._takes(at)
+        cdef Known own
+        cdef Known* known
         cdef Offer offer
         for option in range(self.needs.options):
             need = need_of(&self.needs, at, option)
@@ -480,9 +482,11 @@ cdef class _Walk:
                 if place_job(books, self.jobs.numbers[at], asked, allowed, need, PACK, self.work.scratch):
                     return _offer_of(ISLAND, -1, 0, timer)
                 continue
-            if not (self.needs.lines == 1 and asked.constraint == 0):
-                _forget(&self.known[option])
-            offer = _best_offer(books, allowed, asked.gpus, need, takes, &self.known[option], &self.work)
+            known = &self.known[option]
+            if self.needs.lines > 1 or asked.constraint != 0:
+                known = &own
+                _forget(known)
+            offer = _best_offer(books, allowed, asked.gpus, need, takes, known, &self.work)
             if offer.level != NOWHERE:
                 if not self._stays(at, offer.level):
                     _accept(
