@@ -15,7 +15,7 @@ from muster.schedulers.joint.modelled_speeds import ANY_TYPE
 from muster.schedulers.joint.room_by_type import room_by_type
 from muster.schedulers.joint.sizes import chooses_type
 from muster.workload.models import synergy_models
-from tests.building import cluster_of, job, jobs_of, run
+from tests.building import cluster_of, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import asked_at_first, on_types
 
 _NODES = cluster_of(8, 8, 4, 4)
@@ -34,6 +34,7 @@ JOBS = st.lists(
         st.sampled_from([1, 1, 2, 4, 8, 12]),
         st.sampled_from([0.5, 1.0, 3.0, 5.0]),
         st.sampled_from([False, False, True]),
+        st.sampled_from([1, 1, 2, 4]),
     ),
     min_size=1,
     max_size=25,
@@ -43,21 +44,31 @@ JOBS = st.lists(
 @given(JOBS, st.sampled_from(["gittins", "las", "fifo"]))
 @settings(deadline=None, max_examples=40)
 def test_jobs_of_no_model_run_as_on_one_type(
-    drawn: list[tuple[float, int, int, float, bool]], order: str
+    drawn: list[tuple[float, int, int, float, bool, int]], order: str
 ) -> None:
-    """Some jobs ask for V100s; where there is one type, those nodes have a label of that name."""
+    """Some jobs ask for V100s; where there is one type, those nodes have a label of that name.
+
+    Some may have several times the GPUs that they ask for.
+    """
     submit = np.cumsum([gap for gap, *_ in drawn]).tolist()
     found = []
     for cluster, constraint in ((LABELLED, "label=v100"), (TWO_TYPES, "gpu_type=v100")):
         trace = jobs_of(
             *(
-                job(at, seconds, gpus, model="", cpus=cpus * gpus, constraint=constraint if asks else "")
-                for at, (_, seconds, gpus, cpus, asks) in zip(submit, drawn, strict=True)
+                job(at, seconds, gpus, min_gpus=gpus, max_gpus=times * gpus, model="", cpus=cpus * gpus)
+                | {"constraint": constraint if asks else ""}
+                for at, (_, seconds, gpus, cpus, asks, times) in zip(submit, drawn, strict=True)
             )
         )
         found.append(run(trace, cluster, f"{order}+joint", restart_cost_seconds=60.0, skip_impossible=True))
     one, two = (result.record.allocations.drop("gpu_ids") for result in found)
     assert one.equals(two)
+
+
+def test_an_elastic_job_of_no_model_has_gpus_of_all_types() -> None:
+    """It asks for four GPUs, and takes a sixth of the time on the 24 of two types."""
+    trace = jobs_of(job(0, 1_200, gpus=4, min_gpus=1, max_gpus=24))
+    assert finishes(run(trace, TWO_TYPES, "gittins+joint")) == [200.0]
 
 
 def by_counting(nodes: Any, gpu_type: int, need: Any, allowed: Any) -> int:

@@ -60,38 +60,42 @@ def learns_as_it_grows(snapshot: Snapshot) -> Bools:
 
 def gains_from_type(snapshot: Snapshot) -> Bools:
     """Which jobs may have more than one type of GPU and are not known to be as fast on each of them."""
-    jobs, types = snapshot.jobs, types_of(snapshot).tolist()
-    if len(types) == 1:
-        return np.zeros(len(jobs), np.bool_)
-    names = snapshot.cluster.gpu_types
+    jobs, names = snapshot.jobs, snapshot.cluster.gpu_types
     differs = [
         snapshot.size_speeds is not None
-        or (model is not None and len({model.speed_on(names[each]) for each in types} - {None}) > 1)
+        or (model is not None and len({model.speed_on(name) for name in names} - {None}) > 1)
         for model in snapshot.table.models
     ]
-    gains: Bools = has_types(snapshot) & np.array(differs)[jobs.model]
-    gains &= (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
+    gains: Bools = np.array(differs)[jobs.model]
+    if gains.any():
+        gains &= has_types(snapshot) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0)
     return gains
 
 
 def chooses_type(snapshot: Snapshot) -> Bools:
-    """Which jobs may have several types of GPU, and it may count which of them they have.
+    """Which jobs may have several types of GPU, and it may count which of them they have."""
+    return _types_may_count(snapshot) & has_types(snapshot)
 
-    It does for those whose model says what they need of CPUs and memory, of which nodes of each type have their own,
+
+def _types_may_count(snapshot: Snapshot) -> Bools:
+    """Which jobs may be faster on some type of GPU, or in some place that has one.
+
+    Those may whose model says what they need of CPUs and memory, of which nodes of each type have their own,
     or states a speed on some type, or of which speeds are learned; and where places differ for gangs that no machine
     holds.
     """
     jobs = snapshot.jobs
-    states_some = np.array(_states_speed(snapshot, types_of(snapshot)).any(axis=0))
-    chooses: Bools = states_some[jobs.model] | ~snapshot.resource_profiles.says_nothing_of(jobs.model)
-    chooses |= snapshot.size_speeds is not None
+    states_some = np.array(_states_speed(snapshot, np.arange(len(snapshot.cluster.gpu_types))).any(axis=0))
+    may_count: Bools = states_some[jobs.model] | ~snapshot.resource_profiles.says_nothing_of(jobs.model)
+    may_count |= snapshot.size_speeds is not None
     if places_differ(snapshot, jobs.gpus):
-        chooses |= jobs.gpus > snapshot.ledger.books.nodes["gpus"].max()
-    return chooses & has_types(snapshot)
+        most = np.where(jobs.elastic, jobs.max_gpus, jobs.gpus)
+        may_count |= most > snapshot.ledger.books.nodes["gpus"].max()
+    return may_count
 
 
 def has_types(snapshot: Snapshot) -> Bools:
-    """Which jobs may have more than one type of GPU by what their owners say."""
+    """Which jobs may have more than one type of GPU by what their owners say, where it counts for any job."""
     nodes, types = snapshot.ledger.books.nodes["gpu_type"], types_of(snapshot)
     if len(types) == 1:
         return np.zeros(len(snapshot.jobs), np.bool_)
@@ -101,9 +105,10 @@ def has_types(snapshot: Snapshot) -> Bools:
 
 
 def types_of(snapshot: Snapshot) -> Ints:
-    """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one."""
+    """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one, or none counts."""
     count = len(snapshot.cluster.gpu_types)
-    return np.array([ANY_TYPE]) if count < 2 else np.arange(count)
+    chosen = count > 1 and _types_may_count(snapshot).any()
+    return np.arange(count) if chosen else np.array([ANY_TYPE])
 
 
 def present_sizes(given: AllocationInput) -> TypedSizes:
