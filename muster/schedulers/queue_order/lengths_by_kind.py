@@ -69,7 +69,7 @@ class KnownLengths:
 
     def chances(self, snapshot: Snapshot, ages: Ints, learn_from: int) -> tuple[Ints, Floats]:
         """The kind of each job, one for all before anything is known, and the chance of each to end in each class."""
-        if _counts([self.ended.get((), _NONE)]).sum() < learn_from:
+        if not len(ages) or _counts([self.ended.get((), _NONE)]).sum() < learn_from:
             kinds, wider, counts = np.zeros(len(ages), np.int64), _NESTED[:1], _counts([_NONE])
         else:
             kinds, wider, traits, examples = number_kinds(snapshot.table.asked, snapshot.jobs.index)

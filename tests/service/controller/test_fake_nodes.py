@@ -151,6 +151,25 @@ def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, sch
     world.store.close()
 
 
+@pytest.mark.parametrize("scheduler", ["gittins+joint", "gittins", "las", "fifo+easy"])
+def test_a_daemon_begins_again_after_all_jobs_have_ended(tmp_path: Path, scheduler: str) -> None:
+    """With all that its scheduler has learned from jobs that are no longer here."""
+    world = World(tmp_path, scheduler)
+    world.store.submit([Submission("ann", a_job(2)) for _ in range(12)])
+    for _ in range(40):
+        world.turn(1.0)
+    assert all(row.state is State.COMPLETED for row in world.store.jobs())
+    world.die()
+    world.turn(1.0)
+    job = world.store.submit([Submission("ann", a_job(2))])[0]
+    for _ in range(10):
+        world.turn(1.0)
+    row = world.store.job(job)
+    assert row is not None
+    assert row.state is State.COMPLETED
+    world.store.close()
+
+
 def test_a_waiting_job_has_its_reason_on_record(tmp_path: Path) -> None:
     """As long as it waits in its row, and as a stretch of time once it runs."""
     world = World(tmp_path, "fifo")
