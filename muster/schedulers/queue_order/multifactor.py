@@ -154,12 +154,16 @@ class Multifactor(Order):
             (table.tenants[pair // len(table.users)], table.users[pair % len(table.users)])
             for pair in distinct.tolist()
         ]
-        tree = FairTree([self._association(tenant, user) for tenant, user in named])
+        here = [self._association(tenant, user) for tenant, user in named]
+        # Of a user whose jobs had all ended when a daemon began again, no job is in the table.
+        paths = {one.path for one in here}
+        tree = FairTree([*here, *(one for one in charged.tree.associations if one.path not in paths)])
         usages = zip(charged.tree.associations, charged.usage.tolist(), strict=True)
         before = {one.path: usage for one, usage in usages}
         usage = np.array([before.get(one.path, self._usage_before(one.path)) for one in tree.associations])
         priorities = np.full(len(table), np.nan)
-        priorities[: len(charged.priorities)] = charged.priorities
+        known = charged.priorities[: len(table)]
+        priorities[: len(known)] = known
         factors = tree.factors(usage)
         return Charged(charged.tick, number.reshape(-1), tree, usage, factors, priorities)
 

@@ -151,7 +151,7 @@ def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, sch
     world.store.close()
 
 
-@pytest.mark.parametrize("scheduler", ["gittins+joint", "gittins", "las", "fifo+easy"])
+@pytest.mark.parametrize("scheduler", ["gittins+joint", "gittins", "las", "slurm"])
 def test_a_daemon_begins_again_after_all_jobs_have_ended(tmp_path: Path, scheduler: str) -> None:
     """With all that its scheduler has learned from jobs that are no longer here."""
     world = World(tmp_path, scheduler)
