@@ -14,7 +14,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import GPU, MICRO, Floats, Ints
+from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.backfill.reserving_core import ReservingCore
 from muster.schedulers.backfill.scheduler import BackfillScheduler
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
@@ -45,6 +46,12 @@ class Reservation(NamedTuple):
     nodes: Ints
     amounts: Ints
     """By node and resource, in millionths."""
+
+
+def _may_hold(place: Reservation, allowed: Bools) -> bool:
+    """Whether the nodes are there and the job may use them: a reservation may be of the cluster that was before."""
+    known = place.amounts.shape[1] == RESOURCE_COUNT and place.nodes.max() < len(allowed)
+    return known and bool(allowed[place.nodes].all())
 
 
 @dataclass(frozen=True)
@@ -161,10 +168,11 @@ class ReservingScheduler(BackfillScheduler):
         core = self.core(snapshot, _ARRIVAL)
         for job in jobs.index[jobs.running].tolist():
             core.run(job)
-        columns = jobs.index[waiting], keys[waiting], jobs.time_limit[waiting]
-        for job, key, limit in zip(*(column.tolist() for column in columns), strict=True):
+        allowed = snapshot.table.node_allowed
+        columns = jobs.index[waiting], keys[waiting], jobs.time_limit[waiting], jobs.constraint[waiting]
+        for job, key, limit, constraint in zip(*(column.tolist() for column in columns), strict=True):
             core.wait(job, key, limit)
-            if job in reserved:
+            if job in reserved and _may_hold(reserved[job], allowed[constraint]):
                 core.keep(job, *reserved[job])
         books = snapshot.ledger.reserve_decision(len(jobs))
         plan.next_wake = core.decide_once(books, snapshot.table.asked, snapshot.table.facts, snapshot.now)

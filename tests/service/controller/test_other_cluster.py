@@ -64,6 +64,26 @@ def why(world: World, job: int) -> str:
     return " ".join(reply.sentences)
 
 
+@pytest.mark.parametrize("scheduler", ["fifo+easy", "fifo+conservative", "multifactor+conservative"])
+@pytest.mark.parametrize("cluster", ["1x2gpu,6cpu,100gb", "1x4a100,12cpu,200gb+3x2gpu,6cpu,100gb"])
+def test_a_reservation_on_nodes_that_are_gone_is_dropped(
+    tmp_path: Path, scheduler: str, cluster: str
+) -> None:
+    """Each node runs a job, and the next jobs have reserved all of them, the last in the list too."""
+    world = world_on(tmp_path, scheduler, "5x2gpu,6cpu,100gb")
+    for seconds in (400, 300, 200, 100, 50):
+        submitted(world, gpus=2, steps=seconds, time_limit_seconds=seconds + 60)
+    world.turn(1.0)
+    waiting = [submitted(world, gpus=2, steps=20, time_limit_seconds=60) for _ in range(5)]
+    for _ in range(3):
+        world.turn(1.0)
+    begin_again(world, cluster)
+    for _ in range(200):
+        world.turn(10.0)
+    assert all(row_of(world, job).state is State.COMPLETED for job in waiting)
+    world.store.close()
+
+
 @pytest.mark.parametrize("scheduler", ["fifo", "las+tune-plus"])
 def test_a_job_that_fits_nowhere_any_more_waits_alone(tmp_path: Path, scheduler: str) -> None:
     world = world_on(tmp_path, scheduler, OLD)
