@@ -94,7 +94,7 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
     """About a job that waits; `now` is in seconds of the store's clock."""
     jobs = {other.id: other for other in estimate.seen.living}
     seen = {job for job, other in jobs.items() if asker.operator or other.user == asker.user}
-    holders = sorted({interval.job for interval in estimate.seen.held})
+    holders = sorted({interval.job for interval in estimate.seen.held if interval.allocation.gpu_ids})
     ahead = _ahead(row.id, estimate.answer)
     start = None if estimate.answer is None else estimate.answer.start(row.id, now)
     sentences = [
@@ -270,11 +270,12 @@ def _who_holds(
     seen: Collection[int],
     status: DaemonStatus,
 ) -> list[str]:
-    if not intervals:
-        return ["No job holds a GPU now."]
     held: dict[int, float] = {}
     for interval in intervals:
-        held[interval.job] = held.get(interval.job, 0.0) + interval.allocation.gpus
+        if interval.allocation.gpu_ids:
+            held[interval.job] = held.get(interval.job, 0.0) + interval.allocation.gpus
+    if not held:
+        return ["No job holds a GPU now."]
     names = {
         job: f" ({rows[job].request.name}, {thousandths(count)})"
         for job, count in held.items()

@@ -190,6 +190,24 @@ def test_why_names_an_end_that_gives_back_what_the_job_may_use(tmp_path: Path) -
     world.store.close()
 
 
+def test_why_names_no_job_without_gpus_as_their_holder(tmp_path: Path) -> None:
+    world = world_on(tmp_path, "fifo", "1x2gpu,6cpu,100gb")
+    without = submitted(world, gpus=0, cpus=1, memory_gb=1, steps=1000)
+    world.turn(1.0)
+    waiting = submitted(world, gpus=2, cpus=6)
+    world.turn(1.0)
+    assert "No job holds a GPU now." in why(world, waiting)
+    holder = submitted(world, gpus=1, cpus=1, memory_gb=1, steps=1000)
+    world.turn(1.0)
+    reply = why_waiting(
+        row_of(world, waiting), estimate_of(world), world.status, Caller("ann", True), world.seconds
+    )
+    assert f"1 of 2 GPUs is held, by job {holder} (job, 1)." in reply.sentences
+    assert (reply.holders, reply.holders_count) == ([holder], 1)
+    assert row_of(world, without).state is State.RUNNING
+    world.store.close()
+
+
 def test_what_runs_where_it_may_not_be_any_more_saves_and_waits(tmp_path: Path) -> None:
     world = world_on(tmp_path, "fifo", OLD)
     pinned = submitted(world, constraint="gpu_type=a100", gpus=4, steps=1000)
