@@ -52,6 +52,8 @@ class JobStart:
     """It has reported through its run folder, so it reads notices there."""
     pending_since: float | None = None
     """Since when the engine has not given it what it asked for; None: it has it."""
+    not_begun_by: float = -inf
+    """When the engine was last found not to know it yet."""
     place_taken: bool = False
     """The last poll has found what it was given taken by another's job, or away."""
     taken_back: bool = False
@@ -76,7 +78,8 @@ class JobStart:
 
     def ran(self, until: float) -> float:
         """Seconds that it ran by then. While the engine has not begun it, it holds GPUs and does not run."""
-        return 0.0 if self.pending_since is not None else until - self.since
+        begun = max(self.since, self.not_begun_by)
+        return 0.0 if self.pending_since is not None else max(until - begun, 0.0)
 
     def reports_to_note(self, gap: float) -> list[StepsDone]:
         """Its first step and report, and its newest one if so long after what is on record; from now on, they are."""

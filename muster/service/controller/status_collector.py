@@ -200,7 +200,10 @@ class StatusCollector:
         """
         end, words = Exit.LOST, "the engine has lost sight of it"
         if not start.launched:
-            if start.notice_at is None or self._commands.is_launching(start):
+            if self._commands.is_launching(start):
+                return
+            if start.notice_at is None:
+                start.not_begun_by = now  # Perhaps the daemon before died before it could launch it.
                 return
             end, words = Exit.STOPPED, "stopped before it began"
         self._ended(start, Observed(start.job, start.epoch, end, 0.0, None, words), start.seen, now)
@@ -286,6 +289,10 @@ class StatusCollector:
         if row.state is State.QUEUED:
             if row.id in columns.plan:  # It has a place to start again at.
                 columns.not_begun(row.id, now)
+            if row.id not in self._jobs.active:  # It had ended by itself just before its time limit.
+                columns.release(row.id)
+                self._jobs.active.add(row.id)
+                self._jobs.pending |= Trigger.ARRIVAL
         else:
             columns.leave(row.id, row.state, until)
             self._jobs.active.discard(row.id)

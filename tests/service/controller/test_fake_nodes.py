@@ -18,6 +18,7 @@ from muster.problems import InputError
 from muster.schedulers.contract import Scheduler
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
+from muster.service.engines import Exit, Observed
 from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.home import make_home, store_url
 from muster.service.limits import Limits
@@ -190,6 +191,44 @@ def test_a_waiting_job_has_its_reason_on_record(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_a_start_is_charged_from_its_launch_by_the_next_daemon(tmp_path: Path) -> None:
+    """The one that decided it died before it could launch it, and for longer than the job may run."""
+    world = World(tmp_path, "fifo")
+    world.engine.launch = lambda launch: None  # type: ignore[method-assign]
+    job = world.store.submit([Submission("ann", limited_job(steps=20, seconds=30.0))])[0]
+    world.turn(1.0)
+    world.seconds += 1000.0
+    world.die()
+    for _ in range(30):
+        world.turn(1.0)
+    row = world.store.job(job)
+    assert row is not None
+    assert (row.state, row.epoch) == (State.COMPLETED, 1)
+    assert row.run_seconds == pytest.approx(20.0, abs=2.0)
+    world.store.close()
+
+
+def test_a_job_that_died_just_before_its_time_limit_goes_on(tmp_path: Path) -> None:
+    """It was found to be over its limit before the engine said that it had ended by itself."""
+    world = World(tmp_path, "fifo")
+    job = world.store.submit([Submission("ann", limited_job(steps=100, seconds=30.0))])[0]
+    for _ in range(30):
+        world.turn(1.0)
+    observe, before = world.engine.observe, world.engine.observe()
+    died = Observed(job, 1, Exit.KILLED, world.clock() + 0.5, -9)
+    for seen in (before, [died]):
+        world.engine.observe = lambda seen=seen: seen  # type: ignore[method-assign, misc]
+        world.turn(1.0)
+    world.engine.observe = observe  # type: ignore[method-assign]
+    for _ in range(10):
+        world.turn(1.0)
+    row = world.store.job(job)
+    assert row is not None
+    assert (row.state, row.epoch) == (State.TIMED_OUT, 2)
+    assert row.run_seconds == pytest.approx(30.0, abs=2.0)
+    world.store.close()
+
+
 def test_a_silent_job_goes_on_from_what_it_saved(tmp_path: Path) -> None:
     """A script with a stop signal reports nothing to the daemon; it finds its own checkpoint all the same."""
     world = World(tmp_path, "fifo")
@@ -226,6 +265,10 @@ def a_job(steps: int) -> JobRequest:
     return JobRequest(
         name="job", command=("true",), directory="/", steps=steps, min_runtime_seconds=1.0, grace_seconds=60.0
     )
+
+
+def limited_job(steps: int, seconds: float) -> JobRequest:
+    return a_job(steps).model_copy(update={"time_limit_seconds": seconds})
 
 
 JOB = st.fixed_dictionaries(
