@@ -74,7 +74,8 @@ def gains_from_type(snapshot: Snapshot) -> Bools:
 
 def chooses_type(snapshot: Snapshot) -> Bools:
     """Which jobs may have several types of GPU, and it may count which of them they have."""
-    return _types_may_count(snapshot) & has_types(snapshot)
+    may_count = _types_may_count(snapshot)
+    return may_count & has_types(snapshot) if may_count.any() else may_count
 
 
 def _types_may_count(snapshot: Snapshot) -> Bools:
@@ -106,9 +107,11 @@ def has_types(snapshot: Snapshot) -> Bools:
 
 def types_of(snapshot: Snapshot) -> Ints:
     """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one, or none counts."""
-    count = len(snapshot.cluster.gpu_types)
-    chosen = count > 1 and _types_may_count(snapshot).any()
-    return np.arange(count) if chosen else np.array([ANY_TYPE])
+    count, says_nothing_of = len(snapshot.cluster.gpu_types), snapshot.resource_profiles.says_nothing_of
+    # Mostly some model says what it needs: a look at all is seldom necessary.
+    if count > 1 and (not says_nothing_of(snapshot.jobs.model).all() or _types_may_count(snapshot).any()):
+        return np.arange(count)
+    return np.array([ANY_TYPE])
 
 
 def present_sizes(given: AllocationInput) -> TypedSizes:
