@@ -12,6 +12,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Snapshot, State, Trigger
 from muster.schedulers.queue_order.tiresias import TwoDGittins, TwoDLas
+from muster.workload.jobs import COMPLETED
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,9 @@ class GittinsSim(TwoDGittins):
     name: ClassVar[str] = "gittins-sim"
     honours: ClassVar[frozenset[str]] = frozenset()
 
-    def inside(self, snapshot: Snapshot, service: Floats) -> Floats:
+    def inside(self, services: Floats, attained: Floats) -> Floats:
         """The index of the next known service that each will reach."""
-        return stepwise_index(np.sort(self.known(snapshot)), service, self.delta)
+        return stepwise_index(services, attained, self.delta)
 
     def next_rank_change(
         self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
@@ -175,5 +176,8 @@ class DlasGittinsSim(DlasSim, TwoDGittins):
     def arranged(self, snapshot: Snapshot, members: list[int], service: dict[int, float]) -> list[int]:
         """By the index of the next known service that each will reach."""
         reached = np.array([service[job] for job in members])
-        index = stepwise_index(np.sort(self.known(snapshot)), reached, self.delta)
+        facts = snapshot.table.facts
+        ended = facts["attained" if self.service == "gpu-seconds" else "run"][facts["state"] == COMPLETED]
+        services = np.array(self.services) if self.services else ended
+        index = stepwise_index(np.sort(services), reached, self.delta)
         return [job for _, job in sorted(zip((-index).tolist(), members, strict=True))]

@@ -11,6 +11,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.parts import Order, check_seconds, setting
+from muster.schedulers.queue_order.gone import gone_since
 from muster.schedulers.queue_order.keys import best_rates
 from muster.schedulers.queue_order.lengths_by_kind import EDGES, KnownLengths
 
@@ -47,7 +48,7 @@ class Gittins(Order):
         That of a running rigid job counts in addition that it runs.
         """
         jobs = snapshot.jobs
-        lengths = state["lengths"].after(snapshot.table, _gone(snapshot, state["seen"]), self.learn_from)
+        lengths = state["lengths"].after(snapshot.table, gone_since(snapshot, state["seen"]), self.learn_from)
         ages = np.searchsorted(EDGES, jobs.attained_service, side="right")
         kinds, chances = lengths.chances(snapshot, ages, self.learn_from)
         start_up = np.where(jobs.running, 0.0, jobs.interruption_cost * jobs.requested_gpus)
@@ -70,11 +71,3 @@ class Gittins(Order):
     def quantum(self) -> float:
         """The setting."""
         return self.quantum_seconds
-
-
-def _gone(snapshot: Snapshot, seen: Ints) -> Ints:
-    """Jobs that were seen and are no longer in the system; both are in arrival order."""
-    here = np.append(snapshot.jobs.index, np.iinfo(np.int64).max)
-    gone: Ints = seen[here[np.searchsorted(here, seen)] != seen]
-    # The last jobs of a daemon that was restarted since then may no longer be in the table.
-    return gone[gone < len(snapshot.table)]

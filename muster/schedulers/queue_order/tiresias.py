@@ -9,10 +9,13 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.schedulers.contract import Floats, Ints, Snapshot, State
 from muster.schedulers.parts import Order, setting
+from muster.schedulers.queue_order.gone import gone_since
 from muster.workload.jobs import COMPLETED
 
 _SLOWEST = 1e-9
 """GPU-seconds a second of a job without GPUs: it never falls."""
+_REMEMBERED = 10_000
+"""Completed jobs of which 2d-gittins remembers the service."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +44,25 @@ class TwoDLas(Order):
         return {}
 
     def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
-        """Rank by queue, then by `inside`; ties by arrival."""
+        """Rank by queue, then by first start, those that never ran last; ties by arrival."""
+        service, promoted = self._counted(snapshot, state)
+        started = snapshot.table.facts["first_start"][snapshot.jobs.index]
+        return self._ranks(service, np.where(np.isnan(started), inf, started)), promoted
+
+    def _counted(self, snapshot: Snapshot, promoted: State) -> tuple[Floats, State]:
+        """The service by which each job is in a queue, and what promoted jobs had when they were."""
         service = self._service(snapshot)
         if self.promote_knob < inf:
-            state = self._promoted(snapshot, state, service)
-            service = service - np.array([state.get(job, 0.0) for job in snapshot.jobs.index.tolist()])
+            promoted = self._promoted(snapshot, promoted, service)
+            service = service - np.array([promoted.get(job, 0.0) for job in snapshot.jobs.index.tolist()])
+        return service, promoted
+
+    def _ranks(self, service: Floats, inside: Floats) -> Floats:
+        """The place of each job, by queue, then by a key."""
         queue = np.searchsorted(np.array(self.thresholds), service, side="right")
         ranks = np.empty(len(queue))
-        ranks[np.lexsort((self.inside(snapshot, service), queue))] = np.arange(len(queue))
-        return ranks, state
-
-    def inside(self, snapshot: Snapshot, service: Floats) -> Floats:
-        """First start; those that never ran come last."""
-        started: Floats = snapshot.table.facts["first_start"][snapshot.jobs.index]
-        return np.where(np.isnan(started), inf, started)
+        ranks[np.lexsort((inside, queue))] = np.arange(len(queue))
+        return ranks
 
     def _service(self, snapshot: Snapshot) -> Floats:
         return snapshot.jobs.attained_service if self.service == "gpu-seconds" else snapshot.jobs.run_seconds
@@ -99,22 +107,35 @@ class TwoDGittins(TwoDLas):
     name: ClassVar[str] = "2d-gittins"
 
     services: tuple[float, ...] = setting(
-        (), "total services of past jobs, to learn from; left out: of the jobs completed so far"
+        (), "total services of past jobs, to learn from; left out: of the last 10,000 completed"
     )
     delta: float = setting(3250.0, "service ahead that the index looks at")
 
-    def inside(self, snapshot: Snapshot, service: Floats) -> Floats:
-        """Minus the Gittins index of what each has attained."""
-        return -gittins_index(np.sort(self.known(snapshot)), service, self.delta)
+    def initial(self, cluster: Cluster) -> State:
+        """No job promoted, and none seen that could teach anything."""
+        return {"promoted": {}, "seen": np.zeros(0, np.int64), "services": np.zeros(0)}
 
-    def known(self, snapshot: Snapshot) -> Floats:
-        """Total services of past jobs: the setting, or of the jobs completed so far."""
-        if self.services:
-            return np.array(self.services)
-        facts = snapshot.table.facts
-        attained = facts["attained"] if self.service == "gpu-seconds" else facts["run"]
-        services: Floats = attained[facts["state"] == COMPLETED]
-        return services
+    def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
+        """Rank by queue, then by `inside`; ties by arrival."""
+        service, promoted = self._counted(snapshot, state["promoted"])
+        ended = self._services(snapshot, state)
+        inside = self.inside(np.sort(np.array(self.services) if self.services else ended), service)
+        return self._ranks(service, inside), {
+            "promoted": promoted,
+            "seen": snapshot.jobs.index,
+            "services": ended,
+        }
+
+    def inside(self, services: Floats, attained: Floats) -> Floats:
+        """Minus the Gittins index of what each has attained; `services` are those of past jobs, ascending."""
+        return -gittins_index(services, attained, self.delta)
+
+    def _services(self, snapshot: Snapshot, state: State) -> Floats:
+        """Total services of the newest jobs that were completed."""
+        facts, gone = snapshot.table.facts, gone_since(snapshot, state["seen"])
+        done = gone[facts["state"][gone] == COMPLETED]
+        services = (facts["attained"] if self.service == "gpu-seconds" else facts["run"])[done]
+        return np.append(state["services"], services)[-_REMEMBERED:]
 
     def next_rank_change(
         self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
