@@ -264,6 +264,7 @@ def _network(
 
     Work given as a duration is what the gang did in that time there; work given as iterations takes that
     much longer; work given as single-GPU seconds is compute alone, and so is its ideal (Dally "Job").
+    What communicates behind an input stage that takes longer makes no iteration longer.
     """
     speed = network_of_jobs(
         table,
@@ -278,7 +279,11 @@ def _network(
     asked = table.asked
     kinds, kind = np.unique(np.stack([asked["model"], asked["gpus"]]), axis=1, return_inverse=True)
     best = np.array([network.best_exposed(model, gpus) for model, gpus in kinds.T.tolist()])
-    longer = 1.0 + best[kind.reshape(-1)]
+    waits = np.array(
+        [reference_seconds(truth, model, cluster.share_per_gpu) for model in range(len(table.models))]
+    )
+    waits /= truth["compute_seconds"][: len(waits)]
+    longer = np.maximum((1.0 + best) / waits[kinds[0]], 1.0)[kind.reshape(-1)]
     work = trace.jobs.sort("submit_seconds", maintain_order=True)
     timed = work["duration_seconds"].is_not_null().to_numpy()
     counted = work["iterations"].is_not_null().to_numpy() & (asked["sync"] == RIGID)

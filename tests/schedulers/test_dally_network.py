@@ -71,6 +71,20 @@ def test_a_duration_is_the_time_on_the_best_place() -> None:
     assert finishes(narrow) == pytest.approx([100 * 2 / 1.01])
 
 
+@pytest.mark.parametrize("cpus_per_gpu", [1.0, 3.0, 24.0])
+@pytest.mark.parametrize("work", ["duration_seconds", "iterations"])
+def test_the_best_place_counts_for_gangs_that_wait_for_input(cpus_per_gpu: float, work: str) -> None:
+    """Communication hides behind an input stage that takes longer."""
+    sizes = (2, 8, 16)
+    rows = [{"submit_seconds": 1e6 * at, "gpus": gpus, work: 1_000.0} for at, gpus in enumerate(sizes)]
+    trace = jobs_of(*(row | {"model": "resnet18"} for row in rows))
+    result = run(trace, cluster_of(8, 8, cpus_per_gpu=cpus_per_gpu, racks=2), "fifo")
+    ideal = column(result, "ideal_seconds")
+    assert column(result, "run_seconds") == pytest.approx(ideal)
+    if work == "duration_seconds":
+        assert ideal == pytest.approx([1_000.0] * 3)
+
+
 def test_one_rack_says_nothing_of_the_network() -> None:
     trace = jobs_of(gang(2, 200, model="chatty"))
     one_rack = small_cluster(1, 2, racks=1)
