@@ -238,7 +238,7 @@ class Composed:
             min(plan.stable_until, next_movable),
         )
         begins = bool(promoted) and (codes[urgent & snapshot.jobs.waiting] == PLACED).any()
-        if newly or begins or (moved and len(still_waiting)):
+        if newly or begins or (moved and len(still_waiting)) or self._head_begins(snapshot, plan):
             # They go first, and others are served beside those that begin or move, from the next decision on.
             plan.stable_until, plan.next_wake = -inf, snapshot.now
         return {"order": memory, "promoted": promoted, "plans": plan.remembered}
@@ -363,7 +363,7 @@ class Composed:
         log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
         mark = plan.transaction.mark()
         unprotected = self._unprotected(snapshot, ranked, until, least)
-        self.allocator.allocate(snapshot, plan, ranked, chosen)
+        self._allocate(snapshot, plan, mark, ranked, chosen)
         log_phase(snapshot, "placed", lambda: codes == PLACED)
         unplaced = urgent.any() and (urgent[ranked] & (codes[ranked] != PLACED)).any()
         if unplaced and not snapshot.ledger.books.totals[DELAYED]:
@@ -373,6 +373,32 @@ class Composed:
             codes[waits] = PROTECTED
             plan.reason_b[waits] = max(float(until[pinned].min(initial=inf)) - snapshot.now, 0.0)
         return rankings
+
+    def _allocate(self, snapshot: Snapshot, plan: Proposal, mark: int, ranked: Ints, chosen: Bools) -> None:
+        """Allocate; where no job passes another, again without those that wait behind the first one without a place."""
+        codes, waiting, remembered = plan.reasons, snapshot.jobs.waiting, plan.remembered
+        self.allocator.allocate(snapshot, plan, ranked, chosen)
+        if not self.strict or isinstance(self.allocator, IndependentAllocator):
+            return
+        kept, behind = ranked, ranked[:0]
+        while (without_place := np.flatnonzero(codes[kept] != PLACED)).size:
+            later = kept[without_place[0] + 1 :]
+            passes = waiting[later]
+            behind = np.concatenate([later[passes], behind])
+            if not (codes[later[passes]] == PLACED).any():
+                break
+            kept = np.concatenate([kept[: without_place[0] + 1], later[~passes]])
+            plan.transaction.undo(mark)
+            plan.remembered, plan.notes = remembered, ()
+            codes[ranked], plan.reason_a[ranked], plan.reason_b[ranked] = PLACED, 0.0, 0.0
+            self.allocator.allocate(snapshot, plan, kept, chosen)
+        codes[behind], plan.reason_a[behind], plan.reason_b[behind] = BEHIND_HEAD, 0.0, 0.0
+
+    def _head_begins(self, snapshot: Snapshot, plan: Proposal) -> bool:
+        """Whether jobs wait behind one that begins now, where no job passes another."""
+        behind, begin = plan.reasons == BEHIND_HEAD, snapshot.jobs.waiting & (plan.reasons == PLACED)
+        heads = plan.ranked[~behind[plan.ranked]]
+        return bool(behind.any() and begin.any() and (plan.reasons[heads] == PLACED).all())
 
     def _make_room(
         self,

@@ -108,6 +108,16 @@ def test_parts_of_several_gpus_are_no_place_for_a_larger_one() -> None:
     assert reasons["parameters"].to_list() == ['{"needs": 0.8, "free": 0.8}']
 
 
+def test_a_head_for_which_others_are_left_out_begins_with_them() -> None:
+    """Under a strict order: the gang is worth more without the second job, and leaves it a GPU."""
+    trace = jobs_of(job(0, 100, gpus=3, model="cached"), job(0, 1_000, model="cached"))
+    cluster = cluster_of(2, 2, memory_gb_per_gpu=5.0)
+    result = run(trace, cluster, "fifo-strict+joint", models=MODELS)
+    assert result.record.jobs["start_seconds"].to_list() == [0, 0]
+    held = result.record.allocations.filter(pl.col("from_seconds") == 0)
+    assert held.filter(pl.col("job_id") == "0")["gpus"].sum() == 3
+
+
 def test_an_interruption_is_made_only_where_it_repays() -> None:
     """The running job is ranked last; taking its memory gains the same speed, and costs a restart."""
     trace = jobs_of(job(0, 100_000, model="cached"), job(5_000, 10_000, model="cached"))

@@ -73,6 +73,19 @@ def test_a_job_behind_a_blocked_head_is_not_stopped_in_vain() -> None:
     assert finishes(done)[3] == 500.0
 
 
+@pytest.mark.parametrize(
+    "allocation", ["proportional", "tune", "tune-plus", "opt", "greedy", "joint", "least-loss"]
+)
+@pytest.mark.parametrize(("order", "settings"), [("fifo-strict", {}), ("srtf", {"strict": "true"})])
+def test_no_job_passes_one_that_does_not_fit(order: str, settings: dict[str, str], allocation: str) -> None:
+    """Two GPUs are idle beside the first job, which may not be stopped, until the second, of eight, has run."""
+    rows = job(0, 1000, gpus=6, preemptible=False), job(10, 50, gpus=8), job(20, 100), job(30, 200, gpus=2)
+    done = run(jobs_of(*rows), cluster_of(8), f"{order}+{allocation}", settings)
+    assert column(done, "start_seconds") == [0, 1000, 1050, 1050]
+    reasons = done.record.reasons.sort("from_seconds", "job_id")
+    assert reasons["reason"].to_list() == ["no_gpus", "behind_head", "behind_head", "no_gpus"]
+
+
 @pytest.mark.parametrize("allocation", ["proportional", "tune", "tune-plus", "opt"])
 def test_shares_of_a_gpu_make_room_for_a_gang_whose_turn_it_is(allocation: str) -> None:
     """Three halves run; a gang that needs every GPU has had less service, and then they alternate."""
