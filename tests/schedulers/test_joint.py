@@ -101,6 +101,14 @@ def test_what_a_job_with_nodes_of_its_own_waits_for() -> None:
     assert result.record.reasons["reason"].to_list() == ["no_place"]
 
 
+def test_what_an_elastic_job_waits_for_beside_its_least_size() -> None:
+    """It asks for two GPUs and would run on the one that is free, of which it has no memory."""
+    elastic = job(0, 1_000, gpus=2, min_gpus=1, max_gpus=2, model="cached")
+    trace = jobs_of(job(0, 1_000, model="cached"), elastic)
+    result = run(trace, cluster_of(2, memory_gb_per_gpu=5.0), "fifo+joint", models=MODELS)
+    assert result.record.reasons["reason"].to_list() == ["not_selected"]
+
+
 def test_parts_of_several_gpus_are_no_place_for_a_larger_one() -> None:
     trace = jobs_of(*(job(0, 100, gpu_milli=600) for _ in range(2)), job(0, 100, gpu_milli=800))
     reasons = run(trace, cluster_of(2), "fifo+joint").record.reasons

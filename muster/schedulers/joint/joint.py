@@ -143,6 +143,8 @@ class Joint(DraftAllocator):
         if jobs.elastic.any():
             waits = jobs.elastic & _FOR_GPUS[proposal.reasons]
             proposal.reason_a[waits] = jobs.min_gpus[waits]
+            enough = waits & (proposal.reason_a <= proposal.reason_b)
+            proposal.reasons[enough & (proposal.reasons == NO_GPUS)] = NO_PLACE
         free_gpus = snapshot.table.node_allowed @ snapshot.ledger.books.nodes["free_gpus"]
         anywhere = (jobs.gpus > 0) & (jobs.exact_nodes == 0) & ~jobs.requested_per_gpu.any(axis=1)
         declined = (
