@@ -171,7 +171,7 @@ class PeriodicScheduler:
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """At an interval's end size and place all jobs again; in between, and without jobs, everything stays.
 
-        A job that asks for a share of a GPU waits for another scheduler.
+        A job that asks for a share of a GPU waits for another scheduler, and keeps what one before this gave it.
         """
         whole = snapshot.table.asked["milli"][snapshot.jobs.index] == WHOLE
         with snapshot.transaction() as transaction:
@@ -185,7 +185,8 @@ class PeriodicScheduler:
             of_whole_gpus = snapshot if jobs is snapshot.jobs else replace(snapshot, jobs=jobs)
             state = self._propose(of_whole_gpus, state, plan)
             if not whole.all():
-                of_all = np.full(len(whole), GPU_NOT_PARTED), np.zeros(len(whole)), np.zeros(len(whole))
+                unserved = np.where(snapshot.jobs.running, PLACED, GPU_NOT_PARTED)
+                of_all = unserved, np.zeros(len(whole)), np.zeros(len(whole))
                 for column, known in zip(of_all, (plan.reasons, plan.reason_a, plan.reason_b), strict=True):
                     column[whole] = known
                 plan.reasons, plan.reason_a, plan.reason_b = of_all

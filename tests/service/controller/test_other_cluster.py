@@ -158,6 +158,22 @@ def test_another_scheduler_leaves_out_what_it_does_not_serve(tmp_path: Path) -> 
     world.store.close()
 
 
+@pytest.mark.parametrize("scheduler", ["smd", "optimus", "fifo+easy", "slurm"])
+def test_a_share_that_runs_goes_on_under_one_that_divides_no_gpus(tmp_path: Path, scheduler: str) -> None:
+    world = world_on(tmp_path, "las", "2x2gpu,6cpu,100gb")
+    share = submitted(world, gpu_share=0.5, steps=300)
+    world.turn(1.0)
+    world.turn(1.0)
+    world.policy = live_scheduler(scheduler, {}, 20.0)
+    world.die()
+    others = [submitted(world, gpus=gpus) for gpus in (1, 2)]
+    for _ in range(30):
+        world.turn(5.0)
+    assert [row_of(world, job).state for job in others] == [State.COMPLETED] * 2
+    assert (row_of(world, share).state, row_of(world, share).epoch) == (State.RUNNING, 1)
+    world.store.close()
+
+
 def test_the_numbers_of_a_reason_are_of_the_last_decision(tmp_path: Path) -> None:
     world = world_on(tmp_path, "fifo", "1x4gpu,12cpu,100gb")
     for steps in (5, 1000):
