@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, inf, isnan
+from math import ceil, floor, inf, isnan
 
 import numpy as np
 
@@ -287,8 +287,10 @@ class SimulationEngine:
     def _tick(self, moment: float) -> float:
         """The first tick from a moment on that no decision has been taken at."""
         assert self._round is not None
-        number = max(ceil((moment - self._origin) / self._round), self._last_tick + 1, 0)
-        return self._origin + number * self._round
+        number = floor((moment - self._origin) / self._round)
+        if self._origin + number * self._round < moment:
+            number += 1
+        return self._origin + max(number, self._last_tick + 1, 0) * self._round
 
     # What happens
 

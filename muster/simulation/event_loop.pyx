@@ -5,7 +5,7 @@ timers. With rounds, decisions are taken at ticks only, and a tick is skipped wh
 Python is entered to write progress, for failures, and to make room for records.
 """
 
-from libc.math cimport INFINITY, NAN, ceil, rint
+from libc.math cimport INFINITY, NAN, floor, rint
 from libc.stdint cimport int32_t, int64_t
 from libcpp.algorithm cimport make_heap, pop_heap, push_heap, sort
 from libcpp.vector cimport vector
@@ -233,8 +233,10 @@ cdef class EventLoop:
 
     cdef double _tick(self, double moment) noexcept nogil:
         """The first tick from a moment on that no decision has been taken at."""
-        cdef double number = max(ceil((moment - self._origin) / self._round), <double> (self._last_tick + 1), 0.0)
-        return self._origin + number * self._round
+        cdef double number = floor((moment - self._origin) / self._round)
+        if self._origin + number * self._round < moment:
+            number += 1
+        return self._origin + max(number, <double> (self._last_tick + 1), 0.0) * self._round
 
     # What happens
 

@@ -103,6 +103,19 @@ def test_a_release_starts_when_the_job_ends_not_at_a_round() -> None:
     assert column(result, "start_seconds") == [0, 60]
 
 
+@pytest.mark.parametrize("scheduler", ["fifo", "fifo+joint"])
+@pytest.mark.parametrize(
+    ("round_seconds", "arrival", "start"), [(5.1, 255, 260.1), (5.1, 76.5, 76.5), (0.7, 63, 63.7)]
+)
+def test_a_round_is_never_before_the_arrival(
+    scheduler: str, round_seconds: float, arrival: float, start: float
+) -> None:
+    """50 rounds of 5.1 s end at 254.99999999999997; 15 of them end at 76.5, though 76.5 / 5.1 is above 15."""
+    trace = jobs_of(job(0, 10), job(arrival, 10))
+    result = run(trace, cluster_of(1), scheduler, round_seconds=round_seconds)
+    assert column(result, "start_seconds") == pytest.approx([0, start])
+
+
 class Leases(Toy):
     """Runs one job, gives it a lease of 10 s once, and notes when and why it is asked."""
 
