@@ -139,8 +139,7 @@ class SimulationEngine:
         self._state = scheduler.initial(cluster)
         self._arrivals = np.flatnonzero(self._facts["state"] == FUTURE)
         self._arrived = 0
-        arriving = self._asked["submit"][self._arrivals]
-        self._arrival_times: list[float] = arriving.tolist()
+        self._arrival_times: list[float] = self._asked["submit"][self._arrivals].tolist()
         wanted = np.flatnonzero(measured[self._arrivals])
         self._last_measured_arrival = int(wanted[-1]) + 1 if len(wanted) else 0
         self._active = np.zeros(len(table), np.int64)
@@ -153,7 +152,8 @@ class SimulationEngine:
         self._explained: PendingArray = zero_records(1024, PENDING_INTERVAL)
         self._explained_count = 0
         self._releases: list[tuple[float, int]] = []
-        self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
+        begin = next(iter(self._arrival_times), 0.0)
+        self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed, begin)
         self._laws = _restart_model(options)
         self.ledger.books.totals[b.DELAYED] = options.release_seconds_per_gpu > 0
         self._round = options.round_seconds

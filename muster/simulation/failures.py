@@ -19,14 +19,17 @@ class Failures:
 
 
 class FailureClock:
-    """The failures and repairs to come, by time; each node has its own stream of random numbers."""
+    """The failures and repairs to come, by time; each node has its own stream of random numbers.
 
-    def __init__(self, failures: Failures | None, nodes: int, seed: int) -> None:
+    All nodes are up when the first job arrives, and fail from then on.
+    """
+
+    def __init__(self, failures: Failures | None, nodes: int, seed: int, first_arrival: float = 0.0) -> None:
         self._failures = failures
         self._draws = [np.random.default_rng([seed, 0xFA11, node]) for node in range(nodes) if failures]
         self._queue: list[tuple[float, int, bool]] = []
         for node in range(len(self._draws)):
-            self._schedule_failure(0.0, node)
+            self._schedule_failure(first_arrival, node)
 
     def _schedule_failure(self, after: float, node: int) -> None:
         assert self._failures is not None

@@ -71,6 +71,19 @@ def test_only_jobs_of_the_failed_node_are_hit() -> None:
         assert preempted[1] == 0
 
 
+@pytest.mark.parametrize("order", ["fifo", "srtf+tune"])
+def test_failures_begin_with_the_first_arrival(order: str) -> None:
+    """Jobs that arrive in 2026 on a Unix clock see the same failures as from time 0 on."""
+    begin = 1_767_225_600.0
+    ends = [
+        finishes(
+            run(jobs_of(*(job(first + at, 2000) for at in (0, 50))), cluster_of(1, 1), order, failures=RARE)
+        )
+        for first in (0.0, begin)
+    ]
+    assert [end - begin for end in ends[1]] == pytest.approx(ends[0], abs=1e-4)
+
+
 def test_same_seed_same_failures_and_another_seed_others() -> None:
     trace = jobs_of(*(job(at, 2000, gpus=2) for at in range(0, 500, 50)))
     ends = [finishes(run(trace, cluster_of(4, 4), "fifo", failures=RARE, seed=seed)) for seed in (1, 1, 2)]
