@@ -313,6 +313,43 @@ def test_sacct_resources_of_every_age(
 
 
 @pytest.mark.parametrize(
+    ("header", "cells", "constraint"),
+    [
+        ("ReqTRES|AllocTRES", "gres/gpu=2|gres/gpu=2,gres/gpu:a100=2", ""),
+        ("ReqTRES|AllocTRES", "gres/gpu:a100=1,gres/gpu:v100=1|gres/gpu:a100=1", ""),
+        ("ReqTRES|ReqGRES", "gres/gpu=2|gpu:v100:2", "gpu_type=v100"),
+        ("ReqGRES|AllocGRES", "gpu:2|gpu:v100:2", ""),
+        # Nothing says what was asked for.
+        ("ReqTRES|AllocTRES", "cpu=8|gres/gpu:a100=2", "gpu_type=a100"),
+        ("AllocTRES|AllocGRES", "gres/gpu=2|gpu:v100:2", "gpu_type=v100"),
+    ],
+)
+def test_sacct_jobs_may_run_on_the_types_they_ask_for(
+    tmp_path: Path, header: str, cells: str, constraint: str
+) -> None:
+    text = f"JobID|Submit|Elapsed|{header}\n7|2024-01-01T00:00:05|00:01:00|{cells}\n"
+    assert read(tmp_path, text).jobs["constraint"].to_list() == [constraint]
+
+
+@pytest.mark.parametrize(
+    ("requested", "constraint"),
+    [
+        ([("gres", "gpu", 2)], ""),
+        ([("gres", "gpu:a100", 1), ("gres", "gpu:v100", 1)], ""),
+        ([("gres", "gpu:v100", 2)], "gpu_type=v100"),
+        ([("cpu", "", 8)], "gpu_type=a100"),
+    ],
+)
+def test_sacct_json_keeps_to_the_types_asked_for(
+    tmp_path: Path, requested: list[tuple[str, str, int]], constraint: str
+) -> None:
+    one = samples.slurm_job(1, "COMPLETED", 100, 200, 60, *requested)
+    tres = {**one["tres"], "allocated": [{"type": "gres", "name": "gpu:a100", "count": 2}]}  # type: ignore[dict-item]
+    trace = read(tmp_path, json.dumps({"jobs": [one | {"tres": tres}]}))
+    assert trace.jobs["constraint"].to_list() == [constraint]
+
+
+@pytest.mark.parametrize(
     ("elapsed", "seconds"),
     [
         ("1-02:03:04", 93_784),

@@ -173,6 +173,8 @@ def _resources(job: Mapping[str, object]) -> dict[str, object]:
     for kind in _KINDS:
         entries = tres.get(kind)
         counted = _counted([_object(entry) for entry in entries] if isinstance(entries, list) else [])
+        if found["gpus"]:  # A job that asks for GPUs of any type got some type, and may run on another one.
+            counted["gpu_type"] = ""
         for name, value in counted.items():
             found[name] = found[name] or value
     return found

@@ -191,9 +191,12 @@ def _resources(texts: dict[str, pl.Series], counts: dict[str, pl.Series]) -> dic
     )
     old_memory = _gb(memory.field("1"), memory.field("2")) * shares
     old_gpus = [_gres_gpus("reqgres") * pl.col("node").fill_null(1.0), _gres_gpus("allocgres")]
+    # A job that asks for GPUs of any type got some type, and may run on another one.
+    unasked = _tres_gpus("reqtres").is_null() & _gres_gpus("reqgres").is_null()
+    got_type = pl.when(unasked).then(pl.coalesce(_gpu_type("alloctres"), _gpu_type("allocgres")))
     found = frame.select(
         gpus=pl.coalesce(*(_tres_gpus(name) for name in _TRES), *old_gpus),
-        gpu_type=pl.coalesce(*(_gpu_type(name) for name in (*_TRES, *_GRES)), pl.lit("")),
+        gpu_type=pl.coalesce(_gpu_type("reqtres"), _gpu_type("reqgres"), got_type, pl.lit("")),
         cpus=cpus,
         memory_gb=pl.coalesce(*(_tres_memory(name) for name in _TRES), old_memory),
     )
