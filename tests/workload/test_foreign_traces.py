@@ -292,6 +292,7 @@ def test_sacct_text_may_be_joined_from_several_files(tmp_path: Path) -> None:
         ("ReqGRES|ReqMem|ReqCPUS|NNodes", "gpu:v100:4|2Gn|8|2", 8, 4 * 2**30 / 1e9),
         ("AllocGRES|ReqMem|ReqCPUS|NNodes", "gpu:v100:2,nvme:1|4000Mn|8|1", 2, 4000 * 2**20 / 1e9),
         ("AllocGRES|ReqMem|ReqCPUS|NNodes", "gpu|0n|8|1", 1, None),
+        ("ReqGRES|ReqMem|ReqCPUS|NNodes", "gpu:v100:1(S:0),nvme:1,gpu:a100:2|0n|8|2", 6, None),
         # Since 20.11 the whole job.
         ("ReqTRES|ReqMem", "cpu=1,gres/gpu=3,node=2|4000M", 3, 4000 * 2**20 / 1e9),
         (
@@ -437,6 +438,12 @@ def test_sacct_amounts_that_cannot_be_read_are_refused(tmp_path: Path, tres: str
     found = re.escape(f":2: reqtres: found '{tres}'; allowed: whole numbers of cpu and gres/gpu")
     with pytest.raises(InputError, match=found):
         read(tmp_path, _one_of_sacct("ReqTRES", tres))
+
+
+def test_sacct_nodes_that_are_no_number_are_refused_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nnodes: found '1-2'") as refused:
+        read(tmp_path, _one_of_sacct("NNodes", "1-2"))
+    assert len(refused.value.problems) == 1
 
 
 @pytest.mark.parametrize(

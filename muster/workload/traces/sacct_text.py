@@ -68,9 +68,8 @@ def read(content: Content) -> Reading:
     end = cells.times("end") if "end" in have else none
     duration = _elapsed(cells, have).fill_null(_between(start, end))
     _refuse_odd_amounts(cells, have)
-    resources = _resources(
-        {name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, _counts(cells, have, none)
-    )
+    counts = _counts(cells, have, none)
+    resources = _resources({name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, counts)
     used = usage(table.cells, resources["gpus"], duration)
     end = end.zip_with((end >= start).fill_null(value=True), start + duration)
     columns = {
@@ -82,7 +81,7 @@ def read(content: Content) -> Reading:
         "start_seconds": start,
         "end_seconds": end,
         "time_limit_seconds": _limit(cells, have, none),
-        "nodes": _counts(cells, have, none)["node"],
+        "nodes": counts["node"],
         "priority": numbers("priority").fill_null(0.0),
         "requeues": numbers("restarts").fill_null(0.0),
         "partition": text("partition"),
@@ -250,11 +249,11 @@ def _tres_gpus(column: str) -> pl.Expr:
 
 
 def _gres_gpus(column: str) -> pl.Expr:
-    """`gpu:4` or `gpu:v100:4`, and `gpu` alone for one (before 20.11)."""
-    name = pl.col(column).str.extract(r"(?:^|,)(?:gres[:/])?(gpu(?:[:=][^,(]*)?)(?:[,(]|$)")
-    return pl.when(name.is_not_null()).then(
-        name.str.extract(r"[:=](\d+)$").cast(pl.Float64, strict=False).fill_null(1.0)
-    )
+    """`gpu:4` or `gpu:v100:4`, and `gpu` alone for one; of several types the sum (before 20.11)."""
+    amounts = pl.col(column).str.replace_all(r"\([^)]*\)", "").str.split(",").list
+    gpus = amounts.eval(pl.element().filter(pl.element().str.contains(r"^(?:gres[:/])?gpu(?:[:=]|$)"))).list
+    number = pl.element().str.extract(r"[:=](\d+)$").cast(pl.Float64, strict=False).fill_null(1.0)
+    return pl.when(gpus.len() > 0).then(gpus.eval(number).list.sum())
 
 
 def _gpu_type(column: str) -> pl.Expr:
