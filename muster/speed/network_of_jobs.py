@@ -25,7 +25,7 @@ def network_of_jobs(
     """The network's speeds by the table's models; None where it does not count for any of them.
 
     `auto`: the physical network where the cluster has more of it than one rack, and for rings everywhere.
-    `profiles` go before the network models of the registry of the same name.
+    `profiles` go before what the models' own files state. A model without a file has the shipped network of its name.
     """
     if flavour == NONE:
         return None
@@ -33,12 +33,12 @@ def network_of_jobs(
     models: list[NetworkModel | None] = [None] * len(names)
     if flavour != AUTO or places_count(cluster):
         own = {name.lower(): model for name, model in (profiles or {}).items()}
-        shipped, _ = network_models(names)
-        known = [None if model is None else network_of(model) for model in table.models]
-        models = [
-            own.get(name.lower(), found if file is None else file.model)
-            for name, found, file in zip(names, shipped, known, strict=True)
-        ]
+        known, _ = network_models(names)
+        for number, model in enumerate(table.models):
+            if model is not None:
+                file = network_of(model)
+                known[number] = None if file is None else file.model
+        models = [own.get(name.lower(), found) for name, found in zip(names, known, strict=True)]
     for number, model in ring_models(table, profiles).items():
         models[number] = model
     if not any(models):

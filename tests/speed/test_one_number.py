@@ -102,6 +102,22 @@ def test_the_service_counts_and_estimates_by_it(
     assert found.ends["1"] - found.starts["1"].median == pytest.approx(max(ITERATIONS * alone, 1.0), rel=1e-9)
 
 
+@pytest.mark.parametrize("name", ["resnet50", "bert"])
+def test_own_models_lack_the_shipped_network_of_their_name(name: str) -> None:
+    """A model file without `[network]` is insensitive to the network, also under a shipped model's name or alias."""
+    shipped = find("resnet50")
+    assert shipped is not None
+    mine = replace(shipped, name=name, aliases=(), network=None)
+    rows = Places(gpus=PLACES["4/4"], cpus=24.0, memory_gb=250.0)
+    trace = jobs_of({"submit_seconds": 0, "duration_seconds": ITERATIONS, "gpus": 8, "model": name})
+    (finish,) = finishes(run(trace, ROOMY, rows, models={name: mine}, contention=False))
+    assert finish == pytest.approx(ITERATIONS, rel=1e-9)
+    columns = LiveColumns(DALLY, lambda: {name: mine})
+    request = JobRequest(name="job", command=("true",), directory="/", gpus=8, model=name)
+    columns.admit([JobRow(1, "ann", request, 0.0)])
+    assert columns.forms is None
+
+
 @pytest.mark.parametrize("name", ["resnet50", "pollux-bert", "gnmt"])
 def test_a_total_batch_is_sized_as_schedulers_size_it(name: str) -> None:
     """Twelve workers with the batch of sixteen: what `worker_options` says of the best place."""
