@@ -272,7 +272,7 @@ class LiveColumns:
         return number
 
     def _speeds_changed(self) -> None:
-        self.models = model_table(self._profiles or [None])
+        self.models = model_table(self._profiles or [None], self.cluster.gpu_types)
         self.resource_profiles = ResourceProfiles(self.models, self.ledger.books.nodes)
 
     def _places_changed(self) -> None:

@@ -1,4 +1,4 @@
-"""What the daemon's scheduler knows of the network: in a cluster with racks the same as in a simulation."""
+"""What the daemon's scheduler knows of places, by network and type of GPU: the same as in a simulation."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from muster.service.controller.asking import decided
 from muster.service.controller.columns import LiveColumns
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
+from muster.workload.models import find
 
 CLUSTER = parse_cluster("dally-2x8x8")
 """Two racks of eight machines with eight GPUs."""
@@ -96,3 +97,22 @@ def test_where_gangs_are_even_each_machine_has_as_many_gpus(free: dict[int, int]
     """As under Slurm, also where the machines are not as many in each rack; else the gang waits."""
     made = columns("vgg11", free, even_gangs=True)
     assert [len(here.gpu_ids) for here in decided_for_gang(made)] == held
+
+
+@pytest.mark.parametrize("scheduler", ["fifo+joint", "fifo+tune-plus"])
+@pytest.mark.parametrize("slower", ["K80", "V100"])
+def test_a_job_runs_on_the_type_of_gpu_that_is_faster_for_it(scheduler: str, slower: str) -> None:
+    resnet = find("resnet50")
+    assert resnet is not None
+    half = tuple(tuple(speed / 2 for speed in row) for row in resnet.speed)
+    types = tuple((name, half if name == slower else resnet.speed) for name in ("K80", "V100"))
+    model = replace(resnet, on_gpu_type=types)
+    cluster = parse_cluster("1x1k80,24cpu,500gb+1x1v100,24cpu,500gb")
+    made = LiveColumns(cluster, lambda: {"resnet50": model})
+    request = JobRequest(name="a", command=("true",), directory="/", model="resnet50", steps=100_000)
+    made.admit([JobRow(1, "ann", request, 0.0)])
+    policy, jobs = build(scheduler, {}), Jobs(made.table, np.array([1]), 0.0)
+    snapshot = Snapshot(0.0, Trigger.ARRIVAL, jobs, made.table, made.ledger, made.resource_profiles)
+    made.carry_out(decided(policy, snapshot, policy.initial(cluster), made.spec).decision.changes, 0.0)
+    (here,) = made.plan[1]
+    assert cluster.nodes[cluster.node_index[here.node]].gpu_type != slower
