@@ -19,7 +19,7 @@ from muster.speed.input_stage import input_stage_seconds
 from muster.speed.local_batch import local_batches
 from muster.speed.network.forms import EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK, PlacementShapes
 from muster.speed.network.model_file import network_of
-from muster.speed.network.placement import place, shapes_of
+from muster.speed.network.placement import Placements, shapes_of
 from muster.speed.network.speed import NetworkSpeed, places_count
 from muster.workload.models import Model
 
@@ -120,11 +120,11 @@ class _Gang:
     ) -> None:
         self._table: ModelTable = model_table([model], cluster.gpu_types)
         self._cluster, self._held, self._asked = cluster, held, asked
-        nodes = [cluster.nodes[cluster.node_index[here.node]] for here in held]
+        self._nodes = [cluster.node_index[here.node] for here in held]
         self._records = [
-            int(self._table[0]["on_type"][cluster.gpu_types.index(node.gpu_type)]) for node in nodes
+            int(self._table[0]["on_type"][cluster.gpu_types.index(cluster.nodes[node].gpu_type)])
+            for node in self._nodes
         ]
-        self._racks = [node.rack for node in nodes]
         known = network is not None and bool(network.compute_seconds[0] > 0)
         self._network = network if known else None
 
@@ -155,13 +155,10 @@ class _Gang:
 
     def exposed_here(self, gpus: float) -> float:
         """Return the communication that its place leaves exposed, for `seconds`."""
-        racks: dict[int, list[int]] = {}
-        for here, rack in zip(self._held, self._racks, strict=True):
-            racks.setdefault(rack, []).append(len(here.gpu_ids))
-        by_rack = [sorted(counts, reverse=True) for counts in racks.values()]
-        placements = place(by_rack, self._cluster) if self._network is not None and gpus > 1 else None
-        if self._network is None or placements is None:
+        if self._network is None or gpus <= 1:
             return 0.0
+        bits = [sum(1 << gpu for gpu in here.gpu_ids) for here in self._held]
+        placements = Placements(np.array([0, len(bits)]), np.array(self._nodes), np.array(bits))
         last_pass = np.array([self._batch(gpus)[2]])
         seconds = self._network.exposed_seconds(
             np.zeros(1, np.int64), shapes_of(placements, self._network.tree), last_pass

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
-from muster.speed.gains import MEMORY_STEP_GB, Gains, gains_of, network_for
+from muster.schedulers import reasons
+from muster.schedulers.contract import Decision, Snapshot, State
+from muster.speed.gains import MEMORY_STEP_GB, Gains, gains_of, network_for, stages_of
 from muster.speed.input_pipeline import model_table
 from muster.speed.input_stage import input_stage_seconds
 from muster.speed.network.forms import PlacementShapes
 from muster.speed.worker_options import worker_options
 from muster.workload.models import Model, find
 
-from ..building import cluster_of, jobs_of, run
+from ..building import cluster_of, finishes, jobs_of, run
+from ..schedulers.test_example_policies import Toy
 
 CLUSTER = parse_cluster("dally-2x8x8")
 FIRST, OTHER_RACK = (
@@ -125,3 +130,32 @@ def test_gains_are_those_that_a_simulation_shows(gpus: int) -> None:
     assert gains.one_more_cpu > 1.05
     assert gains.one_more_cpu == pytest.approx(now / seconds(gpus, 1.0 + 1 / gpus), rel=1e-6)
     assert gains.one_more_gpu == pytest.approx(now / seconds(gpus + 1, 1.0), rel=1e-6)
+
+
+@dataclass
+class OnTheseGpus(Toy):
+    """Gives the only job these GPUs of nodes."""
+
+    rows: tuple[NodeAllocation, ...] = ()
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        with snapshot.transaction() as transaction:
+            for number in snapshot.jobs.index[snapshot.jobs.waiting].tolist():
+                transaction.put(number, self.rows)
+            return self.plan(snapshot, transaction, reasons.NO_GPUS, stable_until=inf), state
+
+
+@pytest.mark.parametrize(
+    "gpus", [{0: (2, 3, 4, 5)}, {0: (0, 1, 2, 4)}, {1: (0, 1), 2: (0, 1)}, {0: (0, 1), 2: (0, 4)}]
+)
+def test_stages_are_those_of_the_gpus_and_nodes_held(gpus: dict[int, tuple[int, ...]]) -> None:
+    """Not of as many GPUs of an island, or of nodes with faster network cards."""
+    model = find("bert-large")
+    assert model is not None
+    slow = replace(CLUSTER.nodes[2], nic_gb_per_s=CLUSTER.nodes[2].nic_gb_per_s / 50)
+    cluster = replace(CLUSTER, nodes=(*CLUSTER.nodes[:2], slow, *CLUSTER.nodes[3:]))
+    rows = [NodeAllocation(node, ids, 24.0, 500.0, 0.5) for node, ids in gpus.items()]
+    job = jobs_of({"submit_seconds": 0, "gpus": 4, "model": model.name, "iterations": 1000})
+    (took,) = finishes(run(job, cluster, OnTheseGpus(rows=tuple(rows))))
+    total = stages_of(model, cluster, [here.on(cluster.nodes[here.node].name) for here in rows], 4).total
+    assert took == pytest.approx(1000 * total, rel=1e-9)
