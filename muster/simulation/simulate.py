@@ -436,8 +436,15 @@ def _described(
         "unknown_resources": unknown_resources(table),
         "knowledge": options.knowledge,
         "seed": options.seed,
+        **_sized(world.table),
         **_varying(world),
     }
+
+
+def _sized(table: JobTable) -> dict[str, list[str]]:
+    """The ids of the jobs whose speed follows from their workers and servers, if there were any."""
+    sized = np.flatnonzero(table.asked["sync"] != RIGID)
+    return {"sized_jobs": table.ids.gather(sized).to_list()} if len(sized) else {}
 
 
 def _varying(world: World) -> dict[str, list[str]]:

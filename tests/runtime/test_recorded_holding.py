@@ -59,13 +59,17 @@ def test_the_longest_stretch_stands_for_the_run() -> None:
     assert "Its owner allows 1 to 2 GPUs, and the scheduler gives it" in " ".join(found.sentences)
 
 
-def test_a_ring_whose_workers_hold_no_core_has_unknown_gains() -> None:
-    """Its speed is that of the ring; the input stage of its model says that it stands still."""
-    ring = {"sync": "ring", "worker_gpus": 1, "max_workers": 2, "nic_gb_per_s": 1.25, "batch": 64}
-    row = {"submit_seconds": 0, "iterations": 900, "gpus": 2, "model": "resnet50", **ring}
-    record = run(jobs_of(row), cluster_of(4), "optimus").record
+@pytest.mark.parametrize("scheduler", ["optimus", "fifo"])
+@pytest.mark.parametrize("sync", ["ring", "ps"])
+def test_a_job_whose_workers_are_counted_gains_by_muster_size(scheduler: str, sync: str) -> None:
+    """Its speed is that of its workers; what a gang of its model would gain says nothing."""
+    counted = {"sync": sync, "worker_gpus": 1, "max_workers": 2, "nic_gb_per_s": 1.25, "batch": 64}
+    if sync == "ps":
+        counted |= {"servers": 2, "server_cpus": 1}
+    row = {"submit_seconds": 0, "iterations": 900, "gpus": 2, "model": "resnet50", **counted}
+    record = run(jobs_of(row), cluster_of(4), scheduler).record
     answer = said(record, "0")
-    assert "is not known: with what it holds, its model by itself says that it stands still." in answer
+    assert "what more would bring is in `muster size`." in answer
     assert "faster" not in answer
 
 
