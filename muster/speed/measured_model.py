@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from muster.workload.models import Compute, Model
 
-_SAMPLES = 1_000_000
-"""Of a GPU an iteration where that is not known: so many that their parts on other sizes are whole too."""
+_PARTS = 1_000_000
+"""Of a sample, each of which counts as one: so many that no GPU's part of a batch is rounded up."""
 _MOST_FIXED = 0.999
 """Of an iteration, what fewer samples do not shorten: at most, as a pass over no samples takes less than all."""
 
@@ -19,11 +19,13 @@ def as_measured(model: Model, name: str, usual: int, other: int, faster: float) 
     """
     part = usual / other
     fixed = min(max((1 / faster - part) / (1 - part), 0.0), _MOST_FIXED)
-    batch = model.batch or _SAMPLES
+    batch = (model.batch or 1) * _PARTS
+    data = model.dataset
+    data = None if data is None else replace(data, sample_gb=data.sample_gb / _PARTS)
     compute = replace(
         model.compute or Compute(0.0), fixed_samples=batch * fixed / (1 - fixed), largest_batch=batch * usual
     )
-    return replace(model, name=name, aliases=(), batch=batch, compute=compute, network=None)
+    return replace(model, name=name, aliases=(), batch=batch, compute=compute, dataset=data, network=None)
 
 
 def model_of_steps(seconds: float) -> Model:
