@@ -11,9 +11,10 @@ from muster.cluster import Cluster
 from muster.speed.network.placement import Placements, place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 
+ONE_ISLAND = "1 island"
 KINDS = (
     "1 GPU",
-    "1 island",
+    ONE_ISLAND,
     "1 machine",
     "fewest machines",
     "2 machines",
@@ -61,7 +62,7 @@ def survey(
     for gpus in counts:
         seen = set()
         for kind, gpus_by_rack in _kinds(gpus, cluster):
-            placements = place(gpus_by_rack, cluster)
+            placements = _placed(kind, gpus_by_rack, cluster)
             if placements is not None and written(gpus_by_rack) not in seen:
                 seen.add(written(gpus_by_rack))
                 rows.append(look_at(speed, kind, gpus_by_rack, placements, compute_seconds, input_seconds))
@@ -100,24 +101,45 @@ def written(gpus_by_rack: GpusByRack) -> str:
     return "/".join(",".join(map(str, gpus)) for gpus in gpus_by_rack)
 
 
+def _placed(kind: str, gpus_by_rack: GpusByRack, cluster: Cluster) -> Placements | None:
+    """The placement of a kind; None if the cluster has no room for it."""
+    if kind != ONE_ISLAND:
+        return place(gpus_by_rack, cluster)
+    ((gpus,),) = gpus_by_rack
+    return Placements.on_node(_with_island(gpus, cluster)[0], gpus)
+
+
+def _with_island(gpus: int, cluster: Cluster) -> list[int]:
+    """The machines with an island of so many GPUs."""
+    nodes = enumerate(cluster.nodes)
+    return [number for number, node in nodes if min(node.gpus, node.gpus_per_island) >= gpus]
+
+
 def _kinds(gpus: int, cluster: Cluster) -> Iterator[tuple[str, GpusByRack]]:
     """Every kind that this many GPUs can be spread in, whether the cluster has room for it or not."""
     if gpus == 1:
         yield "1 GPU", [[1]]
         return
-    largest = max(cluster.nodes, key=lambda node: node.gpus)
-    yield "1 island" if gpus <= largest.gpus_per_island else "1 machine", [[gpus]]
-    yield "fewest machines", [_fewest(gpus, largest.gpus)]
+    yield ONE_ISLAND if _with_island(gpus, cluster) else "1 machine", [[gpus]]
+    if fewest := _fewest_in_racks(gpus, cluster)[:1]:
+        yield "fewest machines", fewest
     if gpus % 2 == 0:
         yield "2 machines", [[gpus // 2, gpus // 2]]
     yield "1 GPU a machine", [[1] * gpus]
     if gpus % 2 == 0:
-        half = _fewest(gpus // 2, largest.gpus)
-        yield "2 racks", [half, half]
+        halves = _fewest_in_racks(gpus // 2, cluster)[:2]
+        if len(halves) == 2:
+            yield "2 racks", halves
         yield "2 racks, 1 GPU a machine", [[1] * (gpus // 2)] * 2
 
 
-def _fewest(gpus: int, gpus_per_machine: int) -> list[int]:
-    """As many full machines as possible, and the rest on one more."""
-    full, rest = divmod(gpus, gpus_per_machine)
-    return [gpus_per_machine] * full + [rest] * (rest > 0)
+def _fewest_in_racks(gpus: int, cluster: Cluster) -> list[list[int]]:
+    """By rack with room, as many GPUs of its largest machines as it takes; racks with the fewest machines first."""
+    found = []
+    for rack in cluster.nodes_by_rack:
+        machines = sorted((cluster.nodes[number].gpus for number in rack), reverse=True)
+        reached = np.minimum(np.cumsum([0, *machines]), gpus)
+        if reached[-1] == gpus:
+            taken = np.diff(reached)
+            found.append(taken[taken > 0].tolist())
+    return sorted(found, key=len)

@@ -32,6 +32,24 @@ def test_lists_each_placement_that_the_cluster_has_once(capsys: pytest.CaptureFi
     assert [row["placement"] for row in one_machine] == ["1", "2", "4", "8"]
 
 
+def test_kinds_of_placement_on_machines_of_several_sizes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "c.toml").write_text(
+        "machines_per_rack = 5\n[types.small]\ngpus = 4\ngpus_per_island = 2\n"
+        "[types.large]\ngpus = 8\ngpus_per_island = 4\n"
+        '[[nodes]]\ntype = "small"\ncount = 4\n[[nodes]]\ntype = "large"\ncount = 1\n'
+        "[links.island]\ngb_per_s = 300\n[links.node]\ngb_per_s = 16\n"
+        "[links.rack]\ngb_per_s = 12.5\n[links.cluster]\ngb_per_s = 12.5\n"
+    )
+    rows = answer(capsys, "bert-large", cluster=str(tmp_path / "c.toml"), gpus=24)["placements"]
+    by_kind = {(row["gpus"], row["kind"]): row for row in rows}
+    # Four GPUs have an island on the large machine alone; all others fill the largest machines first.
+    assert by_kind[4, "1 island"]["efficiency"] > 0.5
+    assert by_kind[16, "fewest machines"]["placement"] == "8,4,4"
+    assert by_kind[24, "fewest machines"]["placement"] == "8,4,4,4,4"
+
+
 def test_one_placement_and_congestion(capsys: pytest.CaptureFixture[str]) -> None:
     (free,) = answer(capsys, "VGG", placement="4,4")["placements"]
     (half,) = answer(capsys, "VGG", placement="4,4", congestion=0.5)["placements"]
