@@ -336,13 +336,17 @@ def _short(value: Any) -> object:
 def _line_of(text: str, *way: str) -> int | None:
     """Line of the file that sets this field, where it is set in the plain way; of a table its header's."""
     lines = text.splitlines()
-    header = next((at for at, line in enumerate(lines) if _is_header(line, way[:2])), None)
-    if len(way) > 1 and header is not None:
-        lines[:header] = [""] * header
-    if len(way) == 2 and way[0] == "gpu_types":
-        return None if header is None else header + 1
-    pattern = re.compile(rf"""\s*(\[\s*)?["']?{re.escape(way[-1])}["']?\s*(=|\])""")
-    return next((at for at, line in enumerate(lines, start=1) if pattern.match(line)), None)
+    header = _header_line(lines, way)
+    if header is not None or (len(way) == 2 and way[0] == "gpu_types"):
+        return header
+    table = _header_line(lines, way[:-1]) or 0
+    pattern = re.compile(rf"""\s*["']?{re.escape(way[-1])}["']?\s*=""")
+    return next((at for at, line in enumerate(lines, start=1) if at > table and pattern.match(line)), None)
+
+
+def _header_line(lines: Sequence[str], way: Sequence[str]) -> int | None:
+    """The line that opens the table `[way]`."""
+    return next((at for at, line in enumerate(lines, start=1) if way and _is_header(line, way)), None)
 
 
 def _is_header(line: str, way: Sequence[str]) -> bool:

@@ -59,3 +59,13 @@ def test_compute_is_not_longer_than_an_iteration(tmp_path: Path) -> None:
     network += "overlap = 1\nnic_gb_per_s = 1\n"
     (said,) = refused(tmp_path, 'name = "x"\nbatch = 1\nsource = "x"\nlicence = "x"\n' + WAITS + network)
     assert "compute.seconds: found 0.1; without speed they are compute_seconds of [network]" in said
+
+
+@pytest.mark.parametrize("field", ["source", "error"])
+def test_a_wrong_text_of_a_table_is_at_its_own_line(tmp_path: Path, field: str) -> None:
+    """Not at that of the same field above it."""
+    above = '[efficiency]\nprogress = [0]\nnoise_scale = [9]\nsource = "x"\nlicence = "x"\nerror = "x"\n'
+    text = f"{GOOD}{above}{WAITS}{field} = 3\n"
+    (said,) = refused(tmp_path, text)
+    row = text.splitlines().index(f"{field} = 3") + 1
+    assert said.startswith(f"model.toml:{row}: compute.{field}: found 3; allowed: a sentence in quotes")
