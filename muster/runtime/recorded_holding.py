@@ -121,7 +121,9 @@ def _gains(record: Record, job_id: str, at: float, present: pl.DataFrame, known:
     if (own["role"] == ROLES[SERVER]).any():
         return ["It has parameter servers: what more would bring is in `muster size`."]
     if job_id in record.run.get("sized_jobs", ()):
-        return ["Its speed follows from the number of its workers: what more would bring is in `muster size`."]
+        return [
+            "Its speed follows from the number of its workers: what more would bring is in `muster size`."
+        ]
     if job_id in record.run.get("variable_batches", ()):
         return ["Its total batch went by what it held, so what more would bring is not known."]
     asked = job["gpus"]

@@ -39,8 +39,8 @@ def network_of_jobs(
                 file = network_of(model)
                 known[number] = None if file is None else file.model
         models = [own.get(name.lower(), found) for name, found in zip(names, known, strict=True)]
-    for number, model in ring_models(table, profiles).items():
-        models[number] = model
+    for number, ring in ring_models(table, profiles).items():
+        models[number] = ring
     if not any(models):
         return None
     return NetworkSpeed(
