@@ -159,7 +159,7 @@ def test_another_scheduler_leaves_out_what_it_does_not_serve(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("scheduler", ["smd", "optimus", "fifo+easy", "slurm"])
-def test_a_share_that_runs_goes_on_under_one_that_divides_no_gpus(tmp_path: Path, scheduler: str) -> None:
+def test_a_running_share_goes_on_where_gpus_are_not_divided(tmp_path: Path, scheduler: str) -> None:
     world = world_on(tmp_path, "las", "2x2gpu,6cpu,100gb")
     share = submitted(world, gpu_share=0.5, steps=300)
     world.turn(1.0)
