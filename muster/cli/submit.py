@@ -330,10 +330,15 @@ def _read_file(words: Sequence[str]) -> _JobFile:
     return _JobFile(name, text, parse_toml(text, name, JobFile).model_dump(mode="json"))
 
 
+def _parameter(field: str) -> str:
+    """The name of the flag of a field, as Typer has it."""
+    flag = _FLAGS.get(field, f"--{field}").removeprefix("--").replace("-", "_")
+    return {"hold": "held"}.get(flag, flag)
+
+
 def _is_given(context: typer.Context, field: str) -> bool:
     """Whether a field was set by its flag."""
-    flag = _FLAGS.get(field, f"--{field}").removeprefix("--").replace("-", "_")
-    source = context.get_parameter_source({"hold": "held"}.get(flag, flag))
+    source = context.get_parameter_source(_parameter(field))
     return source is not None and source.name == "COMMANDLINE"
 
 
@@ -370,7 +375,10 @@ def _at_its_place(problem: Problem, file: _JobFile | None, context: typer.Contex
     way = tuple((problem.column or "").split("."))
     if file is None or _is_given(context, way[0]):
         flag = "COMMAND" if way[0] == "command" else _FLAGS.get(way[0], f"--{way[0].replace('_', '-')}")
-        return Problem(flag if problem.column else "job", problem.what, found=problem.found)
+        written = context.params.get(_parameter(way[0]))
+        # As 6h, not its 21600.0 seconds; what is too long to show stays out.
+        found = problem.found if problem.found is None or not isinstance(written, str) else written
+        return Problem(flag if problem.column else "job", problem.what, found=found)
     if problem.column:
         return field_problem(file.text, file.path, way, problem.what, problem.found)
     return Problem(file.path, problem.what, found=problem.found)

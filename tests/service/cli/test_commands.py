@@ -104,7 +104,12 @@ def test_limits_and_deadlines_are_times(
     api.status.policy = build("fifo")
     refused = muster("submit", "--priority", "2", "--deadline", "2d", "--", "true")
     assert refused.status == 2
-    assert [line.partition(":")[0] for line in refused.err.splitlines()] == ["--priority", "--deadline"]
+    assert [line.partition(";")[0] for line in refused.err.splitlines()] == [
+        "--priority: found 2.0",
+        "--deadline: found '2d'",
+    ]
+    refused = muster("submit", "--memory", "100TB", "--", "true")
+    assert refused.err.startswith("--memory: found '100TB'; cluster ")
 
 
 def test_all_lists_the_jobs_that_have_ended(api: Serving, muster: Muster) -> None:
@@ -202,7 +207,7 @@ def test_flags_override_the_file(
     refused = muster("submit", *more.split(), "--cpus", "99", "job.toml")
     assert refused.status == 2
     at_flag, at_line = refused.err.splitlines()
-    assert at_flag.startswith("--cpus: found 99")
+    assert at_flag.startswith("--cpus: found '99'; ")
     assert at_line.startswith("job.toml:5: model: ")
     done = muster("submit", *more.split(), "--model", "resnet18", "job.toml")
     assert done.out.startswith("Job 1 (mine) is held.\n")
@@ -282,7 +287,7 @@ def test_a_command_of_wrong_words_is_not_called_empty(
             "--cpus few --memory much",
             "--cpus: found 'few'; allowed: a number of CPU cores, or auto\n--memory: ",
         ),
-        ("--memory 33GB", "--memory: found 33.0; "),
+        ("--memory 33GB", "--memory: found '33GB'; "),
         ("--threads 0", "--threads: found 0; allowed: 1 or more"),
         ("--env NOWHERE", "--env: found 'NOWHERE'; there is no such variable here"),
         ("--env MUSTER_X=1", "Muster sets this itself"),
