@@ -34,9 +34,9 @@ def network_of_jobs(
     if flavour != AUTO or places_count(cluster):
         own = {name.lower(): model for name, model in (profiles or {}).items()}
         known, _ = network_models(names)
-        for number, model in enumerate(table.models):
-            if model is not None:
-                file = network_of(model)
+        for number, stated in enumerate(table.models):
+            if stated is not None:
+                file = network_of(stated)
                 known[number] = None if file is None else file.model
         models = [own.get(name.lower(), found) for name, found in zip(names, known, strict=True)]
     for number, ring in ring_models(table, profiles).items():
