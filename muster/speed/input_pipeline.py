@@ -74,15 +74,18 @@ def model_table(models: Sequence[Model | None], gpu_types: Sequence[str] = ()) -
     if len(gpu_types) > MOST_GPU_TYPES:
         what = f"at most {MOST_GPU_TYPES} types of GPU can be distinguished"
         raise InputError(Problem("--cluster", what, found=len(gpu_types)))
-    records = [_record(model, None if model is None else model.speed) for model in models]
+    records = [
+        _record(None, (), 1.0) if model is None else _record(model, model.speed, model.compute_seconds)
+        for model in models
+    ]
     for number, model in enumerate(models):
         records[number]["on_type"] = number
         for at, gpu_type in enumerate(gpu_types if model else ()):
             assert model is not None
-            speed = model.speed_on(gpu_type)
-            if speed is not None and speed != model.speed:
+            speed, seconds = model.speed_on(gpu_type), model.compute_seconds_on(gpu_type)
+            if speed is not None and (speed, seconds) != (model.speed, model.compute_seconds):
                 records[number]["on_type"][at] = len(records)
-                records.append(_record(model, speed))
+                records.append(_record(model, speed, seconds))
     table: ModelTable = zero_records(len(records), MODEL_DTYPE)
     table[:] = records
     return table
@@ -101,10 +104,10 @@ def untold_gpu_types(models: Sequence[Model | None], gpu_types: Sequence[str]) -
     ]
 
 
-def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> ModelTable:
+def _record(model: Model | None, speed: Sequence[Sequence[float]], compute_seconds: float) -> ModelTable:
     entry: ModelTable = zero_records((), MODEL_DTYPE)
     entry["reference_seconds"] = 1.0
-    entry["compute_seconds"] = 1.0
+    entry["compute_seconds"] = compute_seconds
     if model is None:
         return entry
     entry["batch"] = entry["largest_batch"] = model.batch
@@ -112,7 +115,7 @@ def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> Mod
         entry["fixed_share"] = model.compute.fixed_samples / (model.compute.fixed_samples + model.batch)
         entry["largest_batch"] = model.compute.largest_batch or model.batch
     if not model.input_known:
-        entry["reference_seconds"] = entry["compute_seconds"] = model.compute_seconds
+        entry["reference_seconds"] = compute_seconds
         return entry
     n_cpus, n_memory = len(model.cpus_per_gpu), len(model.memory_gb_per_gpu)
     seconds = model.seconds_per_iteration / np.array(speed)
@@ -120,7 +123,6 @@ def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> Mod
     entry["cpus"][:n_cpus] = model.cpus_per_gpu
     entry["memory"][:n_memory] = model.memory_gb_per_gpu
     entry["reference_seconds"] = model.seconds_per_iteration
-    entry["compute_seconds"] = model.compute_seconds if speed == model.speed else seconds[-1, -1]
     if model.dataset is not None:
         entry["batch_gb"] = model.batch * model.dataset.sample_gb
         entry["dataset_gb"] = model.dataset.size_gb

@@ -130,6 +130,8 @@ class Model:
     """The type of GPU that all of the above was measured on; None: not stated."""
     on_gpu_type: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...] = ()
     """Speeds on other types of GPU, by name, at the same points, relative to the same reference."""
+    compute_scales: tuple[tuple[str, float], ...] = ()
+    """How many times as fast other types of GPU compute, by name, where their speeds follow from that."""
     notes: tuple[str, ...] = ()
     """What was corrected when the file was read, a sentence each."""
 
@@ -152,11 +154,27 @@ class Model:
 
     def speed_on(self, gpu_type: str) -> tuple[tuple[float, ...], ...] | None:
         """The speeds on GPUs of a type; None where nothing is stated for it."""
-        tables = {name.casefold(): table for name, table in self.on_gpu_type}
-        wanted = gpu_type.casefold()
-        if self.gpu_type is not None and wanted == self.gpu_type.casefold():
+        if self._is_reference(gpu_type):
             return self.speed
-        return tables.get(wanted, tables.get(OTHER_GPUS))
+        return dict(self.on_gpu_type).get(self._stated_as(gpu_type))
+
+    def compute_seconds_on(self, gpu_type: str) -> float:
+        """As `compute_seconds`, on GPUs of a type; where nothing is stated for it, on those of the reference."""
+        speed = self.speed_on(gpu_type)
+        if speed is None or self._is_reference(gpu_type):
+            return self.compute_seconds
+        scale = dict(self.compute_scales).get(self._stated_as(gpu_type))
+        if scale is not None and self.compute is not None and self.compute.seconds is not None:
+            return self.compute.seconds / scale
+        return self.compute_seconds if speed == self.speed else self.seconds_per_iteration / speed[-1][-1]
+
+    def _is_reference(self, gpu_type: str) -> bool:
+        return self.gpu_type is not None and gpu_type.casefold() == self.gpu_type.casefold()
+
+    def _stated_as(self, gpu_type: str) -> str:
+        """The name in `on_gpu_type` that holds for a type of GPU other than the reference; "" if none does."""
+        names = {name.casefold(): name for name, _ in self.on_gpu_type}
+        return names.get(gpu_type.casefold(), names.get(OTHER_GPUS, ""))
 
     @property
     def best_speed(self) -> float:
@@ -244,6 +262,11 @@ def read_model(path: Path | str) -> Model:
         **fields.model_dump(exclude={"speed", *_TABLES}),
         speed=speed,
         on_gpu_type=tuple(others),
+        compute_scales=tuple(
+            (name, kind.compute_scale)
+            for name, kind in fields.gpu_types.items()
+            if kind.compute_scale is not None
+        ),
         dataset=Dataset(**fields.dataset.model_dump()) if fields.dataset else None,
         compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
         network=NetworkProfile(**fields.network.model_dump()) if fields.network else None,

@@ -42,6 +42,22 @@ def test_a_gpu_slow_enough_slows_a_job_that_waits(tmp_path: Path) -> None:
     assert entry.speed_on("fifth") == pytest.approx(np.minimum(entry.speed, 1.0))
 
 
+def test_a_job_that_waits_computes_by_the_scale_of_its_gpus(tmp_path: Path) -> None:
+    """Also on GPUs where its iterations take as long, because it still waits: on other sizes compute counts."""
+    types = "".join(
+        f"[gpu_types.{name}]\ncompute_scale = {scale}\n"
+        for name, scale in (("half", 0.5), ("fifth", 0.2), ("twice", 2), ("other", 0.25))
+    )
+    entry = read(tmp_path, f'gpu_type = "v100"\n{GOOD}{WAITS}{types}')
+    names = ("V100", "HALF", "fifth", "twice", "k80")
+    table = model_table([entry], names)
+    seconds = table["compute_seconds"][table["on_type"][0][: len(names)]]
+    assert seconds.tolist() == pytest.approx([0.1, 0.2, 0.5, 0.05, 0.4])
+    # A model that does not always wait computes at its best speed, as before.
+    plain = model_table([read(tmp_path, GOOD + types)], names[1:4])
+    assert plain["compute_seconds"][plain["on_type"][0][:3]].tolist() == pytest.approx([2 / 3, 5 / 3, 1 / 3])
+
+
 def test_compute_is_not_longer_than_an_iteration(tmp_path: Path) -> None:
     wrong = GOOD + WAITS.replace("0.1", "0.4")
     (said,) = refused(tmp_path, wrong)
