@@ -94,7 +94,7 @@ def network(
     errors.settle()
 
     what_there_is = parse_cluster(cluster)
-    known = _model(model, layers)
+    known = _model(model, layers, what_there_is)
     speed = NetworkSpeed([known.network], what_there_is, flavour=flavour, congestion=congestion)
     if placement is not None:
         rows = [
@@ -159,10 +159,10 @@ class _Known:
     """A sentence on where the numbers come from."""
 
 
-def _model(name: str, layers: Path | None) -> _Known:
+def _model(name: str, layers: Path | None, cluster: Cluster) -> _Known:
     """The model, of a layer file, a model file or the registry."""
     from muster.speed.network.layers import read_layers
-    from muster.speed.network.model_file import network_of, origin_of
+    from muster.speed.network.model_file import model_on, network_of, origin_of
     from muster.workload.models import find, read_model, shipped_models
 
     if layers is not None:
@@ -176,6 +176,7 @@ def _model(name: str, layers: Path | None) -> _Known:
         hint = did_you_mean(name, [word for entry in known.values() for word in (entry.name, *entry.aliases)])
         what = f"no such model; allowed: {', '.join(known)}, or a file NAME.toml"
         raise InputError(Problem("MODEL", with_hint(what, hint), found=name))
+    model = model_on(model, cluster)
     file = network_of(model)
     network = None if file is None else file.model
     return _Known(network, model.compute_seconds, model.least_input_seconds, origin_of(model))

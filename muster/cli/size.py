@@ -272,6 +272,7 @@ def size(
         trained = errors.of(layer_times.of_a_ring, model)
         links = errors.of(_links, shape.cluster)
         errors.settle()
+        trained = _on(trained, links)
         ring = sized_ring(trained, work.batch, links, worker, limits, iterations)
         if shown.chart is not None:
             size_ring.draw(ring, model, shown.chart)
@@ -295,6 +296,14 @@ def size(
             size_servers.show(pair, model, limits, iterations, shown.table)
     if shown.as_json:
         print(json.dumps(answer, indent=2))
+
+
+def _on(trained: LayeredModel | Model, cluster: Cluster) -> LayeredModel | Model:
+    """A model of the registry as fast as on the cluster's GPUs."""
+    from muster.speed.network.model_file import model_on
+    from muster.workload.models import Model
+
+    return model_on(trained, cluster) if isinstance(trained, Model) else trained
 
 
 def _links(name: str | None) -> Cluster:

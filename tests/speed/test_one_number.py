@@ -26,10 +26,11 @@ from muster.speed.network.model_file import network_models
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.rates import reference_seconds
 from muster.speed.worker_options import worker_options
-from muster.workload.models import find, shipped_models
+from muster.workload.models import find, read_model, shipped_models
 from tests.building import finishes, jobs_of, run
 from tests.service.serving import a_status
 from tests.speed.test_worker_options import Places
+from tests.workload.test_models import GOOD
 
 DALLY = parse_cluster("dally-2x8x8")
 ROOMY = replace(
@@ -116,6 +117,26 @@ def test_own_models_lack_the_shipped_network_of_their_name(name: str) -> None:
     request = JobRequest(name="job", command=("true",), directory="/", gpus=8, model=name)
     columns.admit([JobRow(1, "ann", request, 0.0)])
     assert columns.forms is None
+
+
+@pytest.mark.parametrize("gpu_type", ["k80", "a100", "v100"])
+@pytest.mark.parametrize("seconds", ["", "seconds = 0.1\n"])
+def test_other_types_of_gpu_have_the_simulators_seconds(
+    gpu_type: str, seconds: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    types = "[gpu_types.k80]\ncompute_scale = 0.1\n[gpu_types.a100]\nspeed = [[0.2, 0.6], [0.2, 1.2], [0.2, 3.5]]\n"
+    file = tmp_path / "mine.toml"
+    file.write_text(f"{GOOD}[compute]\nfixed_samples = 0\n{seconds}{types}")
+    mine, cluster = read_model(file), f"1x8{gpu_type},800cpu,8tb"
+    network(str(file), cluster=cluster, placement="8", as_json=True)
+    shown = json.loads(capsys.readouterr().out)["placements"][0]["iteration_seconds"]
+    ring = {"sync": "ring", "cluster": cluster, "worker": "gpu=1", "limit": "gpu=8", "batch": 8 * mine.batch}
+    size(str(file), iterations=1, as_json=True, **ring)
+    sized = json.loads(capsys.readouterr().out)["by_workers"][7]["iteration_seconds"]
+    table = model_table([mine], (gpu_type,))
+    (record,) = table["on_type"][:, 0][:1].tolist()
+    simulated = reference_seconds(table, record, np.array([100.0, 1000.0, 1.0]))
+    assert (shown, sized) == pytest.approx((simulated, simulated))
 
 
 @pytest.mark.parametrize("name", ["resnet50", "pollux-bert", "gnmt"])

@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from muster.cluster import Cluster
 from muster.files import write_aside
 from muster.problems import InputError, Problem
 from muster.speed.network.models import CompactModel, MeasuredModel
@@ -46,13 +47,30 @@ def network_of(model: Model) -> NetworkModelFile | None:
     return NetworkModelFile(network, aliases, profile.source, profile.licence, profile.error)
 
 
+def model_on(model: Model, cluster: Cluster) -> Model:
+    """Return a model with the speed of a cluster's GPUs; of several types, with its reference's and a note."""
+    types = cluster.gpu_types
+    stated = [gpu_type for gpu_type in types if model.speed_on(gpu_type) is not None]
+    if len(types) > 1 and stated:
+        note = f"the GPUs of {cluster.name} are of several types: seconds are those on the model's reference"
+        return replace(model, notes=(*model.notes, note))
+    speed = model.speed_on(stated[0]) if stated else None
+    if speed is None:
+        return model
+    compute = model.compute
+    if compute is not None and compute.seconds is not None:
+        compute = replace(compute, seconds=model.compute_seconds_on(stated[0]))
+    return replace(model, speed=speed, compute=compute)
+
+
 def origin_of(model: Model) -> str:
     """A sentence on where a model's seconds of communication come from, and beside which compute they hold."""
     file, least = network_of(model), model.least_input_seconds
     if file is None:
         parts = [f"{model.name} has no network model: taken as insensitive to the network"]
     else:
-        parts = [file.source, file.error, *model.notes]
+        parts = [file.source, file.error]
+    parts += model.notes
     if least > model.compute_seconds:
         parts.append(f"its input takes {least:.4g} s on the most CPUs that were measured")
     if file is not None and model.compute_seconds != file.model.compute_seconds:
