@@ -10,6 +10,7 @@ from typing import Protocol
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import Ints
+from muster.formatting import enumerated
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.schedulers.contract import SizeSpeeds
 from muster.schedulers.presets import known_presets
@@ -88,7 +89,13 @@ class Rules:
     """Likewise on a scheduler that leases; the others have none such."""
 
     def settings_for(self, scheduler: str) -> Mapping[str, str]:
-        """Those, and where the rules' authors had this scheduler (presets `RULES:...`) what it had with them."""
+        """Those, and where the rules' authors had this scheduler (presets `RULES:...`) what it had with them.
+
+        InputError for a scheduler that lacks one of the settings.
+        """
+        if lacking := [key for key in self.settings if not takes(scheduler, key)]:
+            what = f"--rules {self.name} sets {enumerated(lacking)}, which this scheduler does not have"
+            raise InputError(Problem("--scheduler", what, found=scheduler))
         own = (
             preset.settings
             for preset in known_presets().values()
