@@ -529,6 +529,17 @@ def test_earlier_runs_of_requeued_jobs_are_not_called_unfinished(tmp_path: Path)
     )
 
 
+def test_runs_of_a_requeued_job_may_be_in_any_order(tmp_path: Path) -> None:
+    """As where the files of two months are joined, the later one first."""
+    header = "JobID|Submit|Start|End|Elapsed|State|ReqTRES\n"
+    first = "7|2024-01-01T00:00:00|2024-01-01T00:00:05|2024-01-01T00:01:05|00:01:00|NODE_FAIL|gres/gpu=1\n"
+    second = "7|2024-01-01T00:00:00|2024-01-01T00:02:05|2024-01-01T00:04:05|00:02:00|COMPLETED|gres/gpu=1\n"
+    for rows in (first + second, second + first):
+        trace = read(tmp_path, header + rows)
+        assert columns(trace, "duration_seconds") == [(120.0,)]
+        assert trace.notes == ("dropped 1 of 2 rows: requeued: the last run counts",)
+
+
 USED_HEADER = (
     "JobID|Submit|Elapsed|ReqTRES|NodeList|TotalCPU|MaxRSS|TRESUsageInTot|TRESUsageInAve|AdminComment"
 )

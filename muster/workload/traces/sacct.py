@@ -37,7 +37,7 @@ def read_all(content: Content) -> Reading:
     """Every job of the log: also those that wait or run when it ends, and those without a GPU."""
     reading = sacct_json.read(content) if isinstance(content, Document) else sacct_text.read(content)
     _join_parts(reading)
-    goes_on = pl.col("status").str.contains(slurm_states.OPEN) & pl.col("job_id").is_last_distinct()
+    goes_on = reading.frame["status"].str.contains(slurm_states.OPEN) & _is_last_run(reading.frame)
     reading.frame = reading.frame.with_columns(goes_on.alias(OPEN))
     return reading
 
@@ -55,10 +55,7 @@ def read(content: Content) -> Reading:
         "never started (cancelled while waiting)",
     )
     reading.drop(pl.col("duration_seconds").is_null(), "no elapsed time")
-    reading.drop(
-        pl.col("job_id").is_duplicated() & ~pl.col("job_id").is_last_distinct(),
-        "requeued: the last run counts",
-    )
+    reading.drop(~pl.lit(_is_last_run(reading.frame)), "requeued: the last run counts")
     reading.require_gpu_type("gpu_type")
     reading.frame = reading.frame.drop("gpu_type", "started")
     reading.only_positive("cpus", "memory_gb")
@@ -68,6 +65,13 @@ def read(content: Content) -> Reading:
     reading.clamp_limits()
     reading.start_at_zero()
     return reading
+
+
+def _is_last_run(frame: pl.DataFrame) -> pl.Series:
+    """Which rows are the last run of their job: the one that waits, else that which started last, else the last row."""
+    by_start = frame.with_row_index("row").sort("start_seconds", nulls_last=True, maintain_order=True)
+    last = by_start.unique("job_id", keep="last")["row"]
+    return pl.Series(range(frame.height), dtype=last.dtype).is_in(last.implode())
 
 
 def lacks_of_a_queue(content: Content) -> tuple[str, ...]:
