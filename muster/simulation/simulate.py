@@ -118,6 +118,7 @@ def simulate(
     network = _network(table, truth, trace, cluster, options, layers)
     make_blocks = options.rules.blocks
     blocks, unblocked = (None, ()) if make_blocks is None else make_blocks(table, trace, network)
+    _refuse_short_rounds(table, options)
     _refuse_shares(scheduler, table, trace)
     honours = honoured(scheduler)
     _refuse_without_gpus(scheduler, honours, table)
@@ -291,6 +292,20 @@ def _network(
         asked[field][timed] /= longer[timed]
     asked["ideal"][counted] *= longer[counted]
     return network
+
+
+def _refuse_short_rounds(table: JobTable, options: Options) -> None:
+    """Refuse rounds shorter than an iteration where whole ones count: such a job would run for ever."""
+    if not options.rules.whole_iterations:
+        return
+    seconds = table.asked["ideal"] / table.asked["iterations"]
+    long = np.flatnonzero(seconds > (options.round_seconds or np.inf))
+    if len(long):
+        job, least = table.ids[int(long[0])], float(seconds[long].max())
+        what = f"--rules {options.rules.name} count whole iterations, and one of job {job} takes longer"
+        raise InputError(
+            Problem("--round", f"{what}; allowed: {least:g} s or more", found=options.round_seconds)
+        )
 
 
 def _refuse_shares(scheduler: Scheduler, table: JobTable, trace: Trace) -> None:
