@@ -134,9 +134,9 @@ def test_a_ring_whose_own_nodes_hold_no_worker_is_left_out() -> None:
 
 @pytest.mark.parametrize("scheduler", SIZING)
 def test_a_job_that_comes_while_too_few_nodes_are_up_waits(scheduler: str) -> None:
-    """It needs all three, and one of them is down for 1,500 s."""
-    trace = jobs_of(job(1930, 60, gpus=8))
+    """It needs all three, and one of them is down for 1,500 s. Nodes fail from the first arrival on."""
+    trace = jobs_of(job(0, 1), job(1930, 60, gpus=8))
     failures = Failures(4_000.0, 1_500.0)
     result = run(trace, cluster_of(3, 4, 1), scheduler, failures=failures, checkpoint_seconds=50.0)
-    assert column(result, "start_seconds")[0] > 1930
-    assert column(result, "outcome") == ["completed"]
+    assert column(result, "start_seconds")[1] > 1930
+    assert column(result, "outcome") == ["completed", "completed"]
