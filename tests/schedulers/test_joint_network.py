@@ -76,6 +76,22 @@ def test_a_fast_kind_counts_less_than_a_fast_place() -> None:
     assert nodes_of(result, "0") == ["n0"]
 
 
+@pytest.mark.parametrize(("gradient_gb", "first"), [(0.8, "slow"), (1.2, "other")])
+@pytest.mark.parametrize("order", ["fifo", "las", "gittins"])
+def test_a_slow_place_is_taken_before_others_do(order: str, gradient_gb: float, first: str) -> None:
+    """One GPU is free on each machine, where the gang has 0.56 or 0.45 of its speed; another one comes after it."""
+    busy = gang(3, 5_000, preemptible=False)
+    slow, other = gang(2, 1_000, model="slow", submit_seconds=1), gang(2, 1_000, submit_seconds=1)
+    layers = {"slow": replace(CHATTY, gradient_gb=gradient_gb)}
+    cluster = small_cluster(4, 2, racks=1)
+    trace = jobs_of(busy, busy, slow, other)
+    result = run(
+        trace, cluster, f"{order}+joint", layers=layers, network="physical", restart_cost_seconds=600.0
+    )
+    at_once = [start == 1.0 for start in column(result, "start_seconds")[2:]]
+    assert at_once == [first == "slow", first == "other"]
+
+
 def crowded(restart_cost_seconds: float) -> Run:
     """A gang that only finds one GPU on each of two machines, until one of them becomes free at 100 s."""
     trace = jobs_of(gang(3, 300), gang(3, 9_000), gang(2, 2_000, model="chatty", submit_seconds=1))

@@ -29,8 +29,10 @@ from muster.schedulers.placement.network_aware import most_sensitive_first
 from muster.schedulers.placement.reachable import LEAST_SHARE
 from muster.speed.network.placement import Placements
 
-_ENOUGH = (0.7, LEAST_SHARE)
-"""Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
+_FAST = 0.7
+"""A share of its best speed for which a job takes a place before others that have none."""
+_SLOW = 0.5
+"""One for which a job that the order serves takes a place before all that it does not serve."""
 _BY_ORDER = 0.05
 """Part by which a plan that runs other jobs must be worth more than the one in which the chosen jobs stay and large
 gangs go first."""
@@ -152,10 +154,15 @@ def _placed(
     order: Ints,
     lost: Floats,
 ) -> PlacementDraft:
-    """Return a draft with the jobs of an order added, first where they are fast and then where there is room."""
+    """Return a draft with the jobs of an order added, first where they are fast and then where there is room.
+
+    A job that has not even a slow place is placed after all others.
+    """
     draft = start.copy()
     books, running = given.snapshot.ledger.books, for_running(given.stops_jobs)
-    place_on_network(books, draft, before, gangs, order, lost, running, _ENOUGH)
+    served = order[given.chosen[order]]
+    for jobs, least in (served, _SLOW), (order, LEAST_SHARE):
+        place_on_network(books, draft, before, gangs, jobs, lost, running, (_FAST, least))
     return draft
 
 
