@@ -12,7 +12,6 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Snapshot, State, Trigger
 from muster.schedulers.queue_order.tiresias import TwoDGittins, TwoDLas
-from muster.workload.jobs import COMPLETED
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,7 @@ class DlasGittinsSim(DlasSim, TwoDGittins):
     def arranged(self, snapshot: Snapshot, members: list[int], service: dict[int, float]) -> list[int]:
         """By the index of the next known service that each will reach."""
         reached = np.array([service[job] for job in members])
-        facts = snapshot.table.facts
-        ended = facts["attained" if self.service == "gpu-seconds" else "run"][facts["state"] == COMPLETED]
+        ended = self.completed(snapshot.table, np.arange(len(snapshot.table)))
         services = np.array(self.services) if self.services else ended
         index = stepwise_index(np.sort(services), reached, self.delta)
         return [job for _, job in sorted(zip((-index).tolist(), members, strict=True))]

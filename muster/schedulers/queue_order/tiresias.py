@@ -10,7 +10,7 @@ from muster.cluster import Cluster
 from muster.schedulers.contract import Floats, Ints, Snapshot, State
 from muster.schedulers.parts import Order, setting
 from muster.schedulers.queue_order.gone import gone_since
-from muster.workload.jobs import COMPLETED
+from muster.workload.jobs import COMPLETED, JobTable
 
 _SLOWEST = 1e-9
 """GPU-seconds a second of a job without GPUs: it never falls."""
@@ -132,10 +132,15 @@ class TwoDGittins(TwoDLas):
 
     def _services(self, snapshot: Snapshot, state: State) -> Floats:
         """Total services of the newest jobs that were completed."""
-        facts, gone = snapshot.table.facts, gone_since(snapshot, state["seen"])
-        done = gone[facts["state"][gone] == COMPLETED]
-        services = (facts["attained"] if self.service == "gpu-seconds" else facts["run"])[done]
-        return np.append(state["services"], services)[-_REMEMBERED:]
+        gone = gone_since(snapshot, state["seen"])
+        return np.append(state["services"], self.completed(snapshot.table, gone))[-_REMEMBERED:]
+
+    def completed(self, table: JobTable, jobs: Ints) -> Floats:
+        """Total services of those of some jobs that are completed."""
+        facts = table.facts[jobs]
+        services = facts["attained"] if self.service == "gpu-seconds" else facts["run"]
+        completed: Floats = services[facts["state"] == COMPLETED]
+        return completed
 
     def next_rank_change(
         self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
